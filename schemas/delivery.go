@@ -1,0 +1,53 @@
+package schemas
+
+import "time"
+
+// Event is what a producer published.
+type Event struct {
+	ID          string
+	Source      string
+	Type        string
+	Time        string // RFC 3339 as the producer wrote it; empty if it did not
+	Subject     string
+	Tenant      string
+	SpecVersion string
+	ContentType string // of the payload as it is sent; empty: application/json
+	Structured  bool   // CloudEvents structured mode: the attributes stand in the payload
+}
+
+// Delivery is one event for one endpoint, with what has happened to it in this
+// life. The same struct is read from deliveries, hold, the tiers and dlq; Payload
+// is the producer's bytes and is never changed.
+type Delivery struct {
+	EndpointID string
+	Event      Event
+	Payload    []byte
+
+	Origin       Origin
+	Attempt      int // attempts that came to an outcome
+	Generation   int // deaths before this life
+	Enqueued     time.Time
+	FirstAttempt time.Time // zero: none yet
+	NotBefore    time.Time // zero: now
+	HopUntil     time.Time
+	Released     time.Time // zero: not released by the releaser in its last hop
+	Forwards     int
+
+	LastStatus int
+	ErrorClass ErrorClass
+	Error      string
+
+	Run      string
+	ResendOf string
+
+	Traceparent string
+	Tracestate  string
+
+	Extra []Header // the producer's other headers, in order
+}
+
+// ID is the delivery id: where the first record stood, and for whom.
+func (d *Delivery) ID() string { return d.Origin.String() + "." + d.EndpointID }
+
+// MessageID is the webhook-id that receivers see.
+func (d *Delivery) MessageID() string { return MessageID(d.Event.Source, d.Event.ID) }
