@@ -1,6 +1,6 @@
 module github.com/milena-project/milena
 
-go 1.26
+go 1.26.0
 
 require (
 	code.dny.dev/ssrf v0.3.0 // indirect
