@@ -24,14 +24,15 @@ type Delivery struct {
 	Payload    []byte
 
 	Origin       Origin
-	Attempt      int // attempts that came to an outcome
-	Generation   int // deaths before this life
-	Enqueued     time.Time
+	Attempt      int       // attempts that came to an outcome
+	Generation   int       // deaths before this life
+	Enqueued     time.Time // of the first deliveries record of this life, ms; zero: unknown
 	FirstAttempt time.Time // zero: none yet
 	NotBefore    time.Time // zero: now
 	HopUntil     time.Time
 	Released     time.Time // zero: not released by the releaser in its last hop
 	Forwards     int
+	Claim        int64 // hold only: claim of the owner that appended it; whoever writes it elsewhere sets 0
 
 	LastStatus int
 	ErrorClass ErrorClass

@@ -43,6 +43,7 @@ const (
 	HeaderDiedAt       = "milena-died-at"       // dlq: unix ms
 	HeaderPayload      = "milena-payload"       // dlq: null or omitted, where the value is not the payload
 	HeaderEndpoint     = "milena-endpoint"      // dlq: endpoint id (the key is the delivery id and generation)
+	HeaderKey          = "milena-key"           // dlq: the record's key where it is no endpoint id, at most MaxKeyLen bytes
 )
 
 // ContentTypeStructured marks a CloudEvent in structured mode.
@@ -51,5 +52,9 @@ const ContentTypeStructured = "application/cloudevents+json"
 // ContentTypeBatch marks a CloudEvents batch, which Milena does not deliver.
 const ContentTypeBatch = "application/cloudevents-batch+json"
 
-// MaxErrorLen bounds HeaderError, in bytes.
-const MaxErrorLen = 256
+// Bounds of what Milena writes into headers, in bytes.
+const (
+	MaxErrorLen      = 256      // HeaderError
+	MaxKeyLen        = 1 << 10  // HeaderKey
+	MaxAttributesLen = 16 << 10 // attributes of a structured event, which are copied from the value into headers
+)
