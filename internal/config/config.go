@@ -1,0 +1,117 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Config is the effective configuration, grouped as the YAML is. What each field
+// means, its default and its unit stand in the table Keys.
+type Config struct {
+	Prefix        string
+	Roles         []string
+	InitialOffset string
+	Keyring       string // the key ring itself, already read from KeyringFile where that was given
+	KeyringFile   string
+
+	Kafka      Kafka
+	Topics     Topics
+	Dispatcher Dispatcher
+	Retry      Retry
+	Egress     Egress
+	HTTP       HTTP
+	Log        Log
+}
+
+// Kafka is how to reach the cluster and how groups behave there.
+type Kafka struct {
+	Brokers        []string
+	ClientID       string
+	DialTimeout    time.Duration
+	SessionTimeout time.Duration
+	GroupProtocol  string // classic or consumer
+	TLS            TLS
+	SASL           SASL
+}
+
+// TLS of the connections to brokers. The files are read again when they change.
+type TLS struct {
+	Enabled    bool
+	CAFile     string
+	CertFile   string
+	KeyFile    string
+	ServerName string
+}
+
+// SASL says how to log in to brokers. Where a …File is set, the secret beside it
+// holds what the file held at the start.
+type SASL struct {
+	Mechanism    string // empty: none
+	Username     string
+	Password     string
+	PasswordFile string
+	OAuth        OAuth
+	AWSRegion    string
+}
+
+// OAuth is the client-credentials grant of OAUTHBEARER.
+type OAuth struct {
+	TokenURL         string
+	ClientID         string
+	ClientSecret     string
+	ClientSecretFile string
+	Scopes           []string
+}
+
+// Topics is what `milena topics` plans and what the start-up check wants.
+type Topics struct {
+	Partitions        int
+	RetryPartitions   int
+	Replication       int // -1: the broker's default
+	MinInsyncReplicas int // 0: the broker's default
+}
+
+// Dispatcher bounds the work of one process.
+type Dispatcher struct {
+	MaxInFlight           int
+	LaneTime              time.Duration
+	QueuedBytes           Size
+	DrainBudget           time.Duration
+	CommitInterval        time.Duration
+	UnsettledPerPartition int
+	Duplicates            Duplicates
+}
+
+// Duplicates is an owner's memory of attempts that it has made.
+type Duplicates struct {
+	Entries int
+	Age     time.Duration
+}
+
+// Retry is the set of delay topics and how long a delivery may be tried.
+type Retry struct {
+	Tiers  []time.Duration
+	MaxAge time.Duration
+}
+
+// Egress says which addresses requests to endpoints may go to.
+type Egress struct {
+	AllowCIDRs []netip.Prefix
+	AllowHosts []string
+	AllowHTTP  bool
+	Ports      []PortRange
+	Proxy      string
+}
+
+// HTTP is where a process listens.
+type HTTP struct {
+	Addr      string
+	DebugAddr string // loopback only; empty: none
+}
+
+// Log is what a process writes to stderr.
+type Log struct {
+	Level     string // debug, info, warn or error
+	Format    string // text or json
+	Successes bool
+}
