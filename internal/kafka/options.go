@@ -1,0 +1,114 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// WriterOption changes one default of a Writer.
+type WriterOption func(*writerOptions)
+
+type writerOptions struct {
+	linger             time.Duration
+	compression        Compression
+	sizes              Sizes
+	stallAfter         time.Duration
+	retryMin, retryMax time.Duration
+}
+
+func defaultWriterOptions() writerOptions {
+	return writerOptions{
+		linger:      DefaultLinger,
+		compression: DefaultCompression,
+		sizes:       DefaultSizes,
+		stallAfter:  time.Second,
+		retryMin:    100 * time.Millisecond,
+		retryMax:    5 * time.Second,
+	}
+}
+
+// Defaults of Writer, by measurement (BenchmarkWriter).
+const (
+	DefaultLinger      = 0
+	DefaultCompression = CompressionNone
+)
+
+// WithLinger is how long a batch may wait for more records; default DefaultLinger.
+func WithLinger(d time.Duration) WriterOption { return func(o *writerOptions) { o.linger = d } }
+
+// WithCompression chooses the codec of batches; default DefaultCompression.
+func WithCompression(c Compression) WriterOption {
+	return func(o *writerOptions) { o.compression = c }
+}
+
+// WithSizes are the sizes that the topics were made with; default DefaultSizes.
+func WithSizes(s Sizes) WriterOption { return func(o *writerOptions) { o.sizes = s } }
+
+// WithStallAfter is how old a write without an answer must be before BlockedSince
+// speaks of it; default 1s.
+func WithStallAfter(d time.Duration) WriterOption { return func(o *writerOptions) { o.stallAfter = d } }
+
+// WithRetry are the first and the longest pause between rounds after a refusal;
+// default 100ms and 5s.
+func WithRetry(first, longest time.Duration) WriterOption {
+	return func(o *writerOptions) { o.retryMin, o.retryMax = first, longest }
+}
+
+// Compression is the codec of batches, named as Kafka's compression.type.
+type Compression string
+
+const (
+	CompressionNone   Compression = "none"
+	CompressionGzip   Compression = "gzip"
+	CompressionSnappy Compression = "snappy"
+	CompressionLZ4    Compression = "lz4"
+	CompressionZstd   Compression = "zstd"
+)
+
+func (c Compression) codecs() ([]kgo.CompressionCodec, error) {
+	switch c {
+	case "", CompressionNone:
+		return []kgo.CompressionCodec{kgo.NoCompression()}, nil
+	case CompressionGzip:
+		return []kgo.CompressionCodec{kgo.GzipCompression(), kgo.NoCompression()}, nil
+	case CompressionSnappy:
+		return []kgo.CompressionCodec{kgo.SnappyCompression(), kgo.NoCompression()}, nil
+	case CompressionLZ4:
+		return []kgo.CompressionCodec{kgo.Lz4Compression(), kgo.NoCompression()}, nil
+	case CompressionZstd:
+		return []kgo.CompressionCodec{kgo.ZstdCompression(), kgo.NoCompression()}, nil
+	}
+	return nil, &Error{Key: "kafka.compression", Value: string(c), Why: "is not known", Remedy: "give none, gzip, snappy, lz4 or zstd"}
+}
+
+// Sizes are the max.message.bytes of the topics, in steps, so that what was read
+// from one topic always fits into the next: a producer's largest record, with our
+// headers, fits into deliveries on its way back from a tier, and whatever fits into
+// deliveries fits into hold, the tiers and dlq.
+type Sizes struct {
+	Producer int32 // what producers may write, by contract; default 1 MiB
+	Room     int32 // added for deliveries, and once more for what only we write; default 32 KiB
+}
+
+// DefaultSizes are 1 MiB for producers and 64 KiB more on what we write.
+var DefaultSizes = Sizes{Producer: 1 << 20, Room: 32 << 10}
+
+// Deliveries is max.message.bytes of deliveries.
+func (s Sizes) Deliveries() int32 { return s.Producer + s.Room }
+
+// Ours is max.message.bytes of every topic that only Milena writes.
+func (s Sizes) Ours() int32 { return s.Producer + 2*s.Room }
+
+// batchBytes keeps batches below what their topic takes, so that a batch is
+// refused only where an operator has set something else.
+func (s Sizes) batchBytes(n schemas.Names) func(topic string) int32 {
+	return func(topic string) int32 {
+		if topic == n.Deliveries() {
+			return s.Deliveries()
+		}
+		return s.Ours()
+	}
+}

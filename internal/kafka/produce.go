@@ -1,0 +1,307 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// The only two errors of a write. Everything else is retried.
+var (
+	// ErrTooLarge: the broker (or the client, for want of room in a batch) refused
+	// the record although it was sent alone. A refused batch says nothing about its
+	// members: they are sent again in ever smaller groups until one stands alone.
+	ErrTooLarge = errors.New("record too large for its topic (max.message.bytes)")
+	// ErrClosed: the writer was closed before the record was acknowledged. It may
+	// have been written all the same.
+	ErrClosed = errors.New("kafka writer closed")
+)
+
+// Message is a record to be written to a partition that the caller has chosen.
+// Key, Value and Headers must not be changed until done was called. A nil Value is
+// a tombstone.
+type Message struct {
+	Topic     string
+	Partition int32
+	Key       []byte
+	Value     []byte
+	Headers   []schemas.Header
+}
+
+// Written is what became of a write: its offset, or ErrTooLarge or ErrClosed.
+type Written struct {
+	Offset int64 // where Err is nil
+	Err    error
+}
+
+// Writer writes records with acks=all and an idempotent producer, and never gives
+// up. Safe for concurrent use.
+//
+// It has no bound of its own: what callers have outstanding is what it holds. A
+// bounded buffer would be shared by all partitions, and one stalled partition
+// would stall the others; so the bounds are those of the callers.
+//
+// Order: writes to one partition land in the order in which Write was called, as
+// long as the client can retry inside (all that a broker, an election or a network
+// does). When a batch is refused outright (too large, not authorized, topic gone),
+// what was handed in up to then lands in order among itself, but later writes that
+// were already on their way may land before it. Offsets tell the truth.
+//
+// Repeats: a record is written twice only if the client lost track of what became
+// of it and its producer id had to be made anew (a recreated topic, Close and a
+// new writer).
+type Writer struct {
+	cfg    Config
+	opts   writerOptions
+	log    *slog.Logger
+	client atomic.Pointer[kgo.Client] // replaced by renew
+
+	mu      sync.Mutex // guards the making of streams and renew
+	streams atomic.Pointer[map[streamKey]*stream]
+
+	closing  atomic.Bool // no new writes
+	aborting atomic.Bool // what fails now fails for good
+	closed   sync.Once
+	closeErr error
+	stop     chan struct{} // ends watch
+	wg       sync.WaitGroup
+}
+
+type streamKey struct {
+	topic     string
+	partition int32
+}
+
+// NewWriter makes a Writer; nothing is dialled before the first write. Close it.
+func NewWriter(cfg Config, opts ...WriterOption) (*Writer, error) {
+	o := defaultWriterOptions()
+	for _, f := range opts {
+		f(&o)
+	}
+	cfg = cfg.WithDefaults()
+	w := &Writer{cfg: cfg, opts: o, log: cfg.Logger, stop: make(chan struct{})}
+	cl, err := w.newClient()
+	if err != nil {
+		return nil, err
+	}
+	w.client.Store(cl)
+	w.streams.Store(&map[streamKey]*stream{})
+	w.wg.Go(w.watch)
+	return w, nil
+}
+
+func (w *Writer) newClient() (*kgo.Client, error) {
+	codecs, err := w.opts.compression.codecs()
+	if err != nil {
+		return nil, err
+	}
+	return w.cfg.NewClient(
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(w.opts.linger),
+		kgo.ProducerBatchCompression(codecs...),
+		kgo.ProducerBatchMaxBytesFn(w.opts.sizes.batchBytes(w.cfg.Names)),
+		// Never reached: see Writer. With a bound Produce would block, and we call
+		// it under a lock that its promises need.
+		kgo.MaxBufferedRecords(math.MaxInt32),
+	)
+}
+
+// Write hands a record over and returns at once. done is called exactly once, from
+// another goroutine or, after Close, from this one; it must not block and may call
+// Write. Calls from one goroutine for one partition keep their order (see Writer).
+// It panics when the message has no topic.
+func (w *Writer) Write(m Message, done func(Written)) {
+	if m.Topic == "" {
+		panic("kafka: Write of a message without a topic")
+	}
+	s := w.stream(m.Topic, m.Partition)
+	wr := newWrite(s, m, done)
+	s.mu.Lock()
+	if w.closing.Load() {
+		s.mu.Unlock()
+		wr.complete(Written{Err: ErrClosed})
+		return
+	}
+	s.push(wr)
+	if s.mending {
+		wr.waiting = true // behind what waits already, so that order is kept
+	} else {
+		s.produce(wr)
+	}
+	s.mu.Unlock()
+}
+
+func (w *Writer) stream(topic string, partition int32) *stream {
+	key := streamKey{topic, partition}
+	if s := (*w.streams.Load())[key]; s != nil {
+		return s
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old := *w.streams.Load()
+	if s := old[key]; s != nil {
+		return s
+	}
+	s := &stream{w: w, topic: topic, partition: partition}
+	next := maps.Clone(old)
+	next[key] = s
+	w.streams.Store(&next)
+	return s
+}
+
+// BlockedSince is when the oldest write was handed in that is being retried, or
+// has had no answer for longer than WithStallAfter. Zero: writes are flowing.
+func (w *Writer) BlockedSince() time.Time {
+	var oldest time.Time
+	for _, s := range *w.streams.Load() {
+		since, _ := s.blocked(time.Now())
+		if !since.IsZero() && (oldest.IsZero() || since.Before(oldest)) {
+			oldest = since
+		}
+	}
+	return oldest
+}
+
+// Outstanding is how many writes have neither landed nor failed.
+func (w *Writer) Outstanding() int {
+	n := 0
+	for _, s := range *w.streams.Load() {
+		s.mu.Lock()
+		n += s.count
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Flush waits until every write that was handed in before has landed or failed,
+// and its done has returned. It returns ctx's error when that ends first.
+func (w *Writer) Flush(ctx context.Context) error {
+	all := new(sync.WaitGroup)
+	for _, s := range *w.streams.Load() {
+		s.mu.Lock()
+		for wr := s.head; wr != nil; wr = wr.next {
+			all.Add(1)
+			wr.flush = append(wr.flush, all)
+		}
+		s.mu.Unlock()
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close takes no more writes, waits for those outstanding until ctx ends, and fails
+// the rest with ErrClosed; then it closes the client. It returns when every done
+// has been called, with an error that says how many failed. Further calls return
+// the same.
+func (w *Writer) Close(ctx context.Context) error {
+	w.closed.Do(func() { w.closeErr = w.close(ctx) })
+	return w.closeErr
+}
+
+func (w *Writer) close(ctx context.Context) error {
+	w.closing.Store(true)
+	var err error
+	if w.Flush(ctx) != nil {
+		err = fmt.Errorf("%d writes had no acknowledgement when the writer was closed", w.Outstanding())
+	}
+	w.aborting.Store(true)
+	close(w.stop)
+	for _, s := range *w.streams.Load() {
+		s.abort()
+	}
+	w.mu.Lock() // no renewal after this
+	w.client.Load().Close()
+	w.mu.Unlock()
+	// The client fails what it holds; its promises come from its own goroutine.
+	_ = w.Flush(context.Background())
+	w.wg.Wait()
+	return err
+}
+
+// renew replaces a client whose producer id failed for good: it would fail every
+// record for ever, also after an operator has given the right that was missing.
+func (w *Writer) renew(old *kgo.Client) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.aborting.Load() || w.client.Load() != old || !producerIDFailed(old) {
+		return
+	}
+	cl, err := w.newClient()
+	if err != nil {
+		w.log.Error("a new Kafka client cannot be made; the old one is kept", "err", err)
+		return
+	}
+	w.client.Store(cl)
+	w.wg.Go(old.Close) // fails what it holds; the writes wait and go by the new one
+}
+
+// watch tells of stalls: once when one begins, then every half minute, and once
+// when all flows again. One line for the whole writer, however many writes wait.
+func (w *Writer) watch() {
+	const every, again = time.Second, 30 * time.Second
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var began, told time.Time
+	for {
+		select {
+		case <-w.stop:
+			return
+		case now := <-tick.C:
+			st := w.stalls(now)
+			switch {
+			case st.partitions == 0 && !began.IsZero():
+				w.log.Info("writes to Kafka flow again", "blocked_for", now.Sub(began).Round(time.Millisecond))
+				began, told = time.Time{}, time.Time{}
+			case st.partitions > 0 && now.Sub(told) >= again:
+				began, told = st.oldest, now
+				w.log.Warn("writes to Kafka are not acknowledged; retrying", "topic", st.topic, "partition", st.partition,
+					"err", st.err, "writes", st.writes, "partitions", st.partitions, "oldest", now.Sub(st.oldest).Round(time.Millisecond))
+			}
+		}
+	}
+}
+
+// stall sums up the partitions that are blocked; topic, partition and err are those
+// of the oldest write.
+type stall struct {
+	topic      string
+	partition  int32
+	err        error
+	oldest     time.Time
+	writes     int
+	partitions int
+}
+
+func (w *Writer) stalls(now time.Time) (st stall) {
+	for _, s := range *w.streams.Load() {
+		since, err := s.blocked(now)
+		if since.IsZero() {
+			continue
+		}
+		st.partitions++
+		s.mu.Lock()
+		st.writes += s.count
+		s.mu.Unlock()
+		if st.oldest.IsZero() || since.Before(st.oldest) {
+			st.topic, st.partition, st.err, st.oldest = s.topic, s.partition, err, since
+		}
+	}
+	return st
+}
