@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/milena-project/milena/internal/kafka"
 )
 
 var noBrokers = Problem{Key: "kafka.brokers", Source: "not given", Want: `there is no default; give the address of a broker by one of
@@ -94,9 +96,6 @@ func (l *Loaded) checkKafka(bad func(path, want string)) {
 	if (t.CertFile == "") != (t.KeyFile == "") {
 		bad("kafka.tls.cert_file", "want kafka.tls.cert_file and kafka.tls.key_file together")
 	}
-	if !t.Enabled && (t.CAFile != "" || t.CertFile != "" || t.ServerName != "") {
-		bad("kafka.tls.enabled", "want true, because other settings of kafka.tls are given")
-	}
 	for _, file := range [][2]string{{"kafka.tls.ca_file", t.CAFile}, {"kafka.tls.cert_file", t.CertFile}, {"kafka.tls.key_file", t.KeyFile}} {
 		if file[1] == "" {
 			continue
@@ -107,19 +106,19 @@ func (l *Loaded) checkKafka(bad func(path, want string)) {
 	}
 	switch s.Mechanism {
 	case "":
-		if s.Username != "" || s.Password != "" || s.OAuth.TokenURL != "" {
+		if s.User != "" || s.Password != "" || s.OAuth.TokenURL != "" {
 			bad("kafka.sasl.mechanism", "want "+oneOf(Lookup("kafka.sasl.mechanism"), nil)+", because other settings of kafka.sasl are given")
 		}
-	case "plain", "scram-sha-256", "scram-sha-512":
-		if s.Username == "" {
-			bad("kafka.sasl.username", "want a user name, because kafka.sasl.mechanism is "+s.Mechanism)
+	case kafka.SASLPlain, kafka.SASLScramSHA256, kafka.SASLScramSHA512:
+		if s.User == "" {
+			bad("kafka.sasl.user", "want a user name, because kafka.sasl.mechanism is "+s.Mechanism)
 		}
 		if s.Password == "" {
 			bad("kafka.sasl.password", "want a password by kafka.sasl.password_file or MILENA_KAFKA_SASL_PASSWORD, because kafka.sasl.mechanism is "+s.Mechanism)
 		}
-	case "oauthbearer":
+	case kafka.SASLOAuthBearer:
 		if s.OAuth.TokenURL == "" || s.OAuth.ClientID == "" || s.OAuth.ClientSecret == "" {
-			bad("kafka.sasl.oauth.token_url", "want token_url, client_id and client_secret_file, because kafka.sasl.mechanism is oauthbearer")
+			bad("kafka.sasl.oauth.token_url", "want token_url, client_id and client_secret_file, because kafka.sasl.mechanism is "+s.Mechanism)
 		}
 	}
 }

@@ -46,12 +46,11 @@ type TLS struct {
 // SASL says how to log in to brokers. Where a …File is set, the secret beside it
 // holds what the file held at the start.
 type SASL struct {
-	Mechanism    string // empty: none
-	Username     string
+	Mechanism    string // one of the constants kafka.SASL…; empty: none
+	User         string
 	Password     string
 	PasswordFile string
 	OAuth        OAuth
-	AWSRegion    string
 }
 
 // OAuth is the client-credentials grant of OAUTHBEARER.
@@ -61,6 +60,9 @@ type OAuth struct {
 	ClientSecret     string
 	ClientSecretFile string
 	Scopes           []string
+	Audience         string
+	Extensions       map[string]string
+	CAFile           string
 }
 
 // Topics is what `milena topics` plans and what the start-up check wants.

@@ -145,13 +145,15 @@ func TestSingleWrongSettings(t *testing.T) {
 		{"egress.ports: [443-80]", "ports and ranges"},
 		{"retry.tiers: [10s, 1h]", "want 0s among them"},
 		{"kafka.sasl.mechanism: scram-sha-256", "want a user name"},
-		{"kafka.sasl.mechanism: kerberos", "one of plain, scram-sha-256"},
-		{"kafka.sasl.username: u", "because other settings of kafka.sasl are given"},
+		{"kafka.sasl.mechanism: kerberos", "one of PLAIN, SCRAM-SHA-256"},
+		{"kafka.sasl.user: u", "because other settings of kafka.sasl are given"},
 		{"kafka.tls.cert_file: c.pem", "together"},
 		{"kafka.tls: {enabled: true, ca_file: none.pem}", "can be read"},
 		{"kafka.tls: yes", "a group of settings"},
 		{"kafka.brokers: {a: 1}", "a value of kind addresses"},
-		{"kafka.brokers: [kafka]", "addresses such as"},
+		{"kafka.brokers: [http://kafka]", "addresses such as"},
+		{"kafka.brokers: [kafka:x]", "addresses such as"},
+		{"kafka.sasl.oauth.extensions: [a]", "pairs such as"},
 		{"prefix: a.\nprefix: b.", "it stands in line 1 too"},
 		{"roles: [dispatcher, cook]", "some of dispatcher, releaser, router"},
 		{"keyring_file: none", "can be read and is not empty"},
@@ -183,12 +185,12 @@ func TestSecretsHaveNoFlagAndAreMasked(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "pw"), "hunter2\n")
 	env := []string{"MILENA_KEYRING=k1:SECRET1", "MILENA_EGRESS_PROXY=http://u:SECRET2@proxy:3128"}
-	yaml := "kafka.brokers: k:1\nkafka.sasl: {mechanism: PLAIN, username: u, password_file: " + filepath.Join(dir, "pw") + "}\n"
+	yaml := "kafka.brokers: k:1\nkafka.sasl: {mechanism: PLAIN, user: u, password_file: " + filepath.Join(dir, "pw") + "}\n"
 	l, err := load(t, yaml, env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Keyring != "k1:SECRET1" || l.Kafka.SASL.Password != "hunter2" || l.Kafka.SASL.Mechanism != "plain" {
+	if l.Keyring != "k1:SECRET1" || l.Kafka.SASL.Password != "hunter2" || l.Kafka.SASL.Mechanism != "PLAIN" {
 		t.Errorf("%+v", l.Kafka.SASL)
 	}
 	for _, v := range l.Values() {

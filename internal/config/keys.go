@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/milena-project/milena/internal/kafka"
+)
 
 // Key is one setting. Path is its YAML path; the other names are made from it.
 type Key struct {
@@ -73,16 +77,16 @@ var Keys = []Key{
 		Doc: "PEM file of the client certificate's key."},
 	{Path: "kafka.tls.server_name", field: func(c *Config) any { return &c.Kafka.TLS.ServerName },
 		Doc: "The name to expect in brokers' certificates. Default: the host that was dialled."},
-	{Path: "kafka.sasl.mechanism", Choices: []string{"", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "aws-msk-iam"}, field: func(c *Config) any { return (*lower)(&c.Kafka.SASL.Mechanism) },
+	{Path: "kafka.sasl.mechanism", Choices: []string{"", kafka.SASLPlain, kafka.SASLScramSHA256, kafka.SASLScramSHA512, kafka.SASLOAuthBearer, kafka.SASLAWSMSKIAM}, field: func(c *Config) any { return (*upper)(&c.Kafka.SASL.Mechanism) },
 		Doc: "How to log in to brokers. Default: not at all."},
-	{Path: "kafka.sasl.username", field: func(c *Config) any { return &c.Kafka.SASL.Username },
-		Doc: "User name for plain and scram."},
+	{Path: "kafka.sasl.user", field: func(c *Config) any { return &c.Kafka.SASL.User },
+		Doc: "User name for PLAIN and SCRAM."},
 	{Path: "kafka.sasl.password", Secret: true, field: func(c *Config) any { return &c.Kafka.SASL.Password },
-		Doc: "Password for plain and scram."},
+		Doc: "Password for PLAIN and SCRAM."},
 	{Path: "kafka.sasl.password_file", field: func(c *Config) any { return (*path)(&c.Kafka.SASL.PasswordFile) },
 		Doc: "A file that holds the password; read again when it changes."},
 	{Path: "kafka.sasl.oauth.token_url", URL: true, field: func(c *Config) any { return &c.Kafka.SASL.OAuth.TokenURL },
-		Doc: "Token endpoint of the client-credentials grant, for oauthbearer."},
+		Doc: "Token endpoint of the client-credentials grant, for OAUTHBEARER."},
 	{Path: "kafka.sasl.oauth.client_id", field: func(c *Config) any { return &c.Kafka.SASL.OAuth.ClientID },
 		Doc: "Client id at the token endpoint."},
 	{Path: "kafka.sasl.oauth.client_secret", Secret: true, field: func(c *Config) any { return &c.Kafka.SASL.OAuth.ClientSecret },
@@ -91,8 +95,12 @@ var Keys = []Key{
 		Doc: "A file that holds the client secret; read again when it changes."},
 	{Path: "kafka.sasl.oauth.scopes", field: func(c *Config) any { return &c.Kafka.SASL.OAuth.Scopes },
 		Doc: "Scopes to ask for."},
-	{Path: "kafka.sasl.aws_region", field: func(c *Config) any { return &c.Kafka.SASL.AWSRegion },
-		Doc: "Region of the MSK cluster, for aws-msk-iam. Default: that of the AWS environment."},
+	{Path: "kafka.sasl.oauth.audience", field: func(c *Config) any { return &c.Kafka.SASL.OAuth.Audience },
+		Doc: "Audience to ask for, where the identity provider wants one."},
+	{Path: "kafka.sasl.oauth.extensions", field: func(c *Config) any { return (*pairs)(&c.Kafka.SASL.OAuth.Extensions) },
+		Doc: "SASL extensions, name=value; Confluent Cloud wants logicalCluster and identityPoolId."},
+	{Path: "kafka.sasl.oauth.ca_file", field: func(c *Config) any { return (*path)(&c.Kafka.SASL.OAuth.CAFile) },
+		Doc: "PEM file of the authority that signed the token endpoint's certificate. Default: those of the system."},
 
 	{Path: "topics.partitions", Default: "12", field: func(c *Config) any { return &c.Topics.Partitions },
 		Doc: "Partitions of deliveries, hold, dlq, attempts and health. Raise it only as docs/operations.md says."},

@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +38,7 @@ func (l *Loaded) textOf(key *Key) string {
 		return *f
 	case *path:
 		return string(*f)
-	case *lower:
+	case *upper:
 		return string(*f)
 	case *address:
 		return string(*f)
@@ -52,6 +54,8 @@ func (l *Loaded) textOf(key *Key) string {
 		return strings.Join(*f, ",")
 	case *addresses:
 		return strings.Join(*f, ",")
+	case *pairs:
+		return join(slices.Sorted(maps.Keys(*f)), func(name string) string { return name + "=" + (*f)[name] })
 	case *[]time.Duration:
 		return join(*f, shortDuration)
 	case *[]netip.Prefix:

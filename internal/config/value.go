@@ -62,7 +62,8 @@ type (
 	path      string   // of a file; relative to the YAML file that names it
 	address   string   // host:port
 	addresses []string // each host:port
-	lower     string   // upper and lower case are the same
+	upper     string   // upper and lower case are the same
+	pairs     map[string]string
 )
 
 // parse sets *field from the words of a value: one word, or the items of a list.
@@ -72,7 +73,9 @@ func parse(field any, words []string) (want string) {
 	case *[]string:
 		*f = words
 	case *addresses:
-		return parseList((*[]string)(f), words, "addresses such as kafka-1:9092,kafka-2:9092", parseAddress)
+		return parseList((*[]string)(f), words, "addresses such as kafka-1:9092,kafka-2:9092", parseBroker)
+	case *pairs:
+		return parsePairs(f, words)
 	case *[]time.Duration:
 		return parseList(f, words, "durations such as 10s,5m,2h", parseDuration)
 	case *[]netip.Prefix:
@@ -92,8 +95,8 @@ func parseOne(field any, word string) (want string) {
 		*f = word
 	case *path:
 		*f = path(word)
-	case *lower:
-		*f = lower(strings.ToLower(word))
+	case *upper:
+		*f = upper(strings.ToUpper(word))
 	case *bool:
 		*f, err = parseBool(word)
 		want = "true or false"
@@ -134,6 +137,19 @@ func parseList[T any](out *[]T, words []string, want string, one func(string) (T
 	return ""
 }
 
+func parsePairs(out *pairs, words []string) string {
+	m := make(pairs, len(words))
+	for _, w := range words {
+		name, value, ok := strings.Cut(w, "=")
+		if !ok || name == "" {
+			return fmt.Sprintf("pairs such as name=value,name=value; %q is not", w)
+		}
+		m[name] = value
+	}
+	*out = m
+	return ""
+}
+
 func parseBool(s string) (bool, error) {
 	switch strings.ToLower(s) {
 	case "true", "yes", "on", "1":
@@ -163,6 +179,16 @@ func parseAddress(s string) (string, error) {
 	return s, nil
 }
 
+// parseBroker takes an address whose port may be left out; internal/kafka adds 9092.
+func parseBroker(s string) (string, error) {
+	if host := strings.Trim(s, "[]"); !strings.Contains(host, ":") || host != s {
+		if host != "" && !strings.ContainsAny(host, "/ ]") {
+			return s, nil
+		}
+	}
+	return parseAddress(s)
+}
+
 func parsePrefix(s string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return addr.Prefix(addr.BitLen())
@@ -187,7 +213,7 @@ func parsePorts(s string) (PortRange, error) {
 // isList reports whether a value of this kind has items.
 func isList(field any) bool {
 	switch field.(type) {
-	case *[]string, *addresses, *[]time.Duration, *[]netip.Prefix, *[]PortRange:
+	case *[]string, *addresses, *pairs, *[]time.Duration, *[]netip.Prefix, *[]PortRange:
 		return true
 	}
 	return false
@@ -210,6 +236,8 @@ func kindName(field any) string {
 		return "address"
 	case *addresses:
 		return "addresses"
+	case *pairs:
+		return "pairs"
 	case *[]time.Duration:
 		return "durations"
 	case *[]netip.Prefix:

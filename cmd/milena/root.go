@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/schemas"
+)
+
+// Exit codes.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitDifferences = 3
+)
+
+// exit is an error with the exit code that it ends the process with. Without a
+// cause it is silent: what there was to say stands on stdout already.
+type exit struct {
+	code  int
+	cause error
+}
+
+func (e *exit) Error() string {
+	if e.cause == nil {
+		return ""
+	}
+	return e.cause.Error()
+}
+
+func (e *exit) Unwrap() error { return e.cause }
+
+// usage is a mistake in the command line, found before anything was touched.
+func usage(format string, args ...any) error {
+	return &exit{code: exitUsage, cause: fmt.Errorf(format, args...)}
+}
+
+// program is one run of the command line with everything it gets from outside.
+type program struct {
+	in      io.Reader
+	out     io.Writer
+	err     io.Writer
+	environ []string
+
+	started bool // the verb itself runs: errors before are mistakes in usage
+}
+
+// run executes a command line and returns its exit code.
+func (p *program) run(ctx context.Context, args []string) int {
+	root := p.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(p.err, "milena: "+text)
+	}
+	var e *exit
+	var wrong *config.Error
+	switch {
+	case errors.As(err, &e):
+		return e.code
+	case errors.As(err, &wrong), !p.started:
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "milena",
+		Short: "Delivers Kafka events to webhooks",
+		Long: `Milena delivers Kafka events to webhooks: it signs each event, POSTs it to every
+subscribed endpoint, retries for three days, and keeps what could not be delivered.`,
+		Example:       "  milena dev              # all of it on this machine, no Kafka needed\n  milena serve --brokers kafka-1:9092",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(p.in)
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(p.configCommand(), p.versionCommand())
+	return root
+}
+
+// flagError names the nearest setting for an unknown flag.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	if name, unknown := strings.CutPrefix(text, "unknown flag: "); unknown {
+		if key := config.Lookup(config.Suggest(name)); key != nil && key.Flag() != "" && cmd.Flags().Lookup(key.Flag()) != nil {
+			text += "; did you mean --" + key.Flag() + "?"
+		}
+	}
+	return usage("%s (see %s --help)", text, cmd.CommandPath())
+}
+
+// group is a command that only has subcommands.
+func group(use, short, example string, sub ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return usage("%s needs a subcommand", cmd.CommandPath())
+		}}
+	cmd.AddCommand(sub...)
+	return cmd
+}
+
+// verb completes a command: run is told apart from the parsing before it.
+func (p *program) verb(cmd *cobra.Command, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p.started = true
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// settings gives a command the flags of all settings, and shows the most wanted.
+func settings(cmd *cobra.Command) *cobra.Command {
+	config.AddFlags(cmd.Flags(), func(k *config.Key) bool { return k.Path == "kafka.brokers" })
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// load reads the configuration of a command that has settings.
+func (p *program) load(cmd *cobra.Command, needBrokers bool) (*config.Loaded, error) {
+	return config.Load(config.Options{Flags: cmd.Flags(), Environ: p.environ, Notice: p.err, NeedBrokers: needBrokers})
+}
+
+// timeoutFlag is for commands that talk to Kafka and must not wait for ever.
+func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
+	cmd.Flags().DurationVar(timeout, "timeout", 10*time.Second, "give up on Kafka after this time")
+}
+
+// jsonFlag makes a command write JSON lines.
+func jsonFlag(cmd *cobra.Command, on *bool) {
+	cmd.Flags().BoolVar(on, "json", false, "write JSON lines")
+}
+
+// writeJSON writes one line.
+func (p *program) writeJSON(v any) error {
+	enc := json.NewEncoder(p.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// printf writes to stdout. Text that came from outside must pass safe.
+func (p *program) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+
+// notef writes to stderr.
+func (p *program) notef(format string, args ...any) { fmt.Fprintf(p.err, format+"\n", args...) }
+
+// safe makes text from outside fit for a terminal: no escapes, no control or
+// formatting characters, one line.
+func safe(s string) string { return schemas.CleanText(s, 4096) }
