@@ -1,0 +1,187 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/milena-project/milena/internal/kafka"
+)
+
+// DeletedFor is how long a deleted endpoint stays known by default: the default max
+// age of a delivery (96 h) and seven days, the retention of what may still wait for it.
+const DeletedFor = (96 + 7*24) * time.Hour
+
+// FollowerOptions are the optional settings of a Follower.
+type FollowerOptions struct {
+	DeletedFor time.Duration   // how long Endpoint knows a deleted one; default DeletedFor
+	OnChange   func(id string) // see Follower; not for what is read before the follower is ready
+}
+
+// Follower is a process's view of all endpoints. Methods are safe for concurrent
+// use; before the topic has been read once there are no endpoints.
+//
+// OnChange is called from the follower's one goroutine after the view holds the
+// change, so it must be quick and must not call Barrier.
+type Follower struct {
+	ring *KeyRing
+	opts FollowerOptions
+	log  *slog.Logger
+	tail *tail
+
+	shown   atomic.Pointer[view] // what readers see
+	loading *view                // reader's goroutine: what is being built; the same as shown once it is complete
+	swept   time.Time
+	// complete: one reading has come to its end. Reader's goroutine.
+	complete bool
+}
+
+// NewFollower makes a follower of the endpoints topic; Run starts it. A nil ring is
+// for processes that never sign, and makes Run refuse if there are secrets.
+func NewFollower(cfg kafka.Config, ring *KeyRing, opts FollowerOptions) *Follower {
+	if opts.DeletedFor <= 0 {
+		opts.DeletedFor = DeletedFor
+	}
+	cfg = cfg.WithDefaults()
+	f := &Follower{ring: ring, opts: opts}
+	f.tail = newTail(cfg, cfg.Names.Endpoints(), f)
+	f.log = f.tail.log
+	f.shown.Store(newView())
+	return f
+}
+
+// Run follows until ctx ends and then returns nil. It returns a *MissingKeyError
+// when, at the end of the first reading, the key ring lacks the key of a live
+// secret. Whatever goes wrong with Kafka is tried again for ever and shows in Ready.
+func (f *Follower) Run(ctx context.Context) error { return f.tail.run(ctx) }
+
+// Ready is nil while the view can be trusted: read to the end once, a broker has
+// answered within the last 10 s, and every live secret can be opened.
+func (f *Follower) Ready() error {
+	if err := f.tail.ready(); err != nil {
+		return err
+	}
+	return f.shown.Load().missingKey(f.ring)
+}
+
+// Barrier returns nil once the view holds everything that was committed before the
+// call. Concurrent callers share a question to the broker. On an error nothing is
+// known, and the caller waits or holds; ctx should bound it.
+func (f *Follower) Barrier(ctx context.Context) error { return f.tail.barrier(ctx) }
+
+// Endpoint finds an endpoint by its id, in any state: a deleted one is known for
+// DeletedFor. What it returns is never changed; a later version is another Endpoint.
+func (f *Follower) Endpoint(id string) (*Endpoint, bool) { return f.shown.Load().get(id) }
+
+// Match returns the endpoints of a tenant that subscribe to an event type, in the
+// order of their ids, each once. An event without tenant matches endpoints without
+// tenant only. Disabled endpoints are among them, so that what arrives meanwhile
+// becomes a dead letter that can be replayed; deleted ones are not.
+func (f *Follower) Match(tenant, eventType string) []*Endpoint {
+	return f.shown.Load().match(tenant, eventType)
+}
+
+// Len is the number of endpoints that are not deleted.
+func (f *Follower) Len() int { return f.shown.Load().len() }
+
+// LastChange is the time of the newest record in the view, by the broker's clock
+// where it sets the time; zero if there is none.
+func (f *Follower) LastChange() time.Time { return f.shown.Load().lastChange() }
+
+// OpenSecret opens a sealed text of an endpoint; see KeyRing.Open. Opening costs
+// about a microsecond; callers may keep the result for as long as they keep the Endpoint.
+func (f *Follower) OpenSecret(endpointID, sealed string) (string, error) {
+	return f.ring.Open(endpointID, sealed)
+}
+
+// restart implements reader. The old view stays in sight until the new one is complete.
+func (f *Follower) restart() { f.loading = newView() }
+
+// apply implements reader.
+func (f *Follower) apply(recs []*kgo.Record) {
+	live := f.loading == f.shown.Load()
+	for _, rec := range recs {
+		id, ok := f.take(rec)
+		if ok && live && f.opts.OnChange != nil {
+			f.opts.OnChange(id)
+		}
+	}
+	if now := time.Now(); now.Sub(f.swept) > time.Minute {
+		f.swept = now
+		f.loading.forgetDeleted(now)
+	}
+}
+
+func (f *Follower) take(rec *kgo.Record) (id string, ok bool) {
+	if rec.Value == nil {
+		id = string(rec.Key)
+		f.loading.remove(id, rec.Timestamp)
+		return id, true
+	}
+	ep := new(Endpoint)
+	if err := json.Unmarshal(rec.Value, ep); err != nil || ep.ID != string(rec.Key) {
+		// What stood there before stays: a record that nobody can read must not
+		// take an endpoint away.
+		f.log.Error("an endpoint record is unreadable and was skipped", "endpoint_id", string(rec.Key),
+			"partition", rec.Partition, "offset", rec.Offset, "err", err)
+		return "", false
+	}
+	f.loading.put(ep, rec.Timestamp, f.opts.DeletedFor)
+	return ep.ID, true
+}
+
+// caughtUp implements reader.
+func (f *Follower) caughtUp() error {
+	f.loading.forgetDeleted(time.Now())
+	f.loading.buildIndex()
+	f.loading.texts = make(interner) // it has done its work; later changes are few
+	first := !f.complete
+	f.complete = true
+	if err := f.checkKeys(); err != nil {
+		if first {
+			return err
+		}
+		f.log.Error("the endpoints need a key that is not here", "err", err)
+	}
+	before := f.shown.Swap(f.loading)
+	if !first && f.opts.OnChange != nil {
+		for _, id := range f.loading.differs(before) {
+			f.opts.OnChange(id)
+		}
+	}
+	f.log.Info("endpoints read", "endpoints", f.loading.len())
+	return nil
+}
+
+func (f *Follower) checkKeys() error {
+	if err := f.loading.missingKey(f.ring); err != nil {
+		return err
+	}
+	return f.loading.wrongKey(f.ring)
+}
+
+// differs lists the ids of endpoints that are in one view only or have another version.
+func (v *view) differs(before *view) []string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	before.mu.RLock()
+	defer before.mu.RUnlock()
+	var ids []string
+	for id, ep := range v.endpoints {
+		if old, ok := before.endpoints[id]; !ok || old.Version != ep.Version || old.State != ep.State {
+			ids = append(ids, id)
+		}
+	}
+	for id := range before.endpoints {
+		if _, ok := v.endpoints[id]; !ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
