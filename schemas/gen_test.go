@@ -90,6 +90,9 @@ func genDelivery() *rapid.Generator[schemas.Delivery] {
 			d.ResendOf = genOrigin().Draw(t, "resent").String() + "." + genEndpointID().Draw(t, "resent to")
 		}
 		d.Event.Structured = strings.Contains(strings.ToLower(d.Event.ContentType), "cloudevents")
+		if d.Event.Structured {
+			d.Payload = []byte(`{"specversion":"1.0"}`) // one that is no JSON object would be malformed
+		}
 		return d
 	})
 }

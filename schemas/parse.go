@@ -195,10 +195,14 @@ func (p *parser) readMode() {
 	case mode == modeBatch:
 		p.malformed("a CloudEvents batch (" + ContentTypeBatch + "): one event a record, please")
 	case mode == modeStructured && p.rec.Value != nil && p.kind != kindLetter:
-		if p.own && e.ID != "" && e.Source != "" {
-			return // frozen into headers at the first hop
+		d := &p.d
+		if p.own && e.ID != "" && e.Source != "" { // frozen into headers at the first hop
+			if p.values[fieldGeneration] == nil {
+				return
+			}
+			d = &Delivery{} // it has died: what was malformed then is malformed still
 		}
-		if why := p.d.readStructured(p.rec.Value); why != "" {
+		if why := d.readStructured(p.rec.Value); why != "" {
 			p.malformed(why)
 		}
 	}
