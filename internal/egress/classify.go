@@ -1,0 +1,147 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"os"
+	"reflect"
+	"syscall"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Classify sorts an error of RoundTripper, or of reading a response's body, into
+// the closed set of classes. It looks at types and values only, never at texts.
+// nil is the empty class.
+func Classify(err error) schemas.ErrorClass {
+	if err == nil {
+		return ""
+	}
+	// What we decided or did ourselves comes first: these errors wrap causes that
+	// would be the endpoint's if they stood alone.
+	if is[*BlockedError](err) {
+		return schemas.ClassBlockedAddress
+	}
+	if errors.Is(err, context.Canceled) {
+		return schemas.ClassCancelled
+	}
+	if is[*ProxyError](err) {
+		return schemas.ClassProxy
+	}
+	if is[*LocalError](err) || isLocal(err) {
+		return schemas.ClassLocal
+	}
+	if is[*UnreachableError](err) {
+		return schemas.ClassConnect
+	}
+	if isNoRoute(err) {
+		return schemas.ClassLocal
+	}
+	// A name server that does not answer in time is DNS's fault, also when it used
+	// up the attempt's deadline.
+	if is[*net.DNSError](err) {
+		return schemas.ClassDNS
+	}
+	if isTLS(err) {
+		return schemas.ClassTLS
+	}
+	if isTimeout(err) {
+		return schemas.ClassTimeout
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return schemas.ClassConnect
+	}
+	if isReset(err) {
+		return schemas.ClassReset
+	}
+	return classifyHTTP(err)
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// isLocal: this machine is out of something. The endpoint had no part in it.
+func isLocal(err error) bool {
+	for _, n := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, n) {
+			return true
+		}
+	}
+	return false
+}
+
+func isTLS(err error) bool {
+	return is[*TLSError](err) || is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err) || is[tls.AlertError](err) ||
+		is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) || is[x509.CertificateInvalidError](err)
+}
+
+func isTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return true
+	}
+	t, ok := errors.AsType[net.Error](err)
+	return ok && t.Timeout()
+}
+
+// isReset: the connection ended under the request. Whether the server has
+// processed it is not known.
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNABORTED) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) ||
+		is[resendError](err)
+}
+
+// h2StreamError has the fields of net/http's own, which lets errors.As fill it.
+type h2StreamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (h2StreamError) Error() string { return "HTTP/2 stream error" }
+
+// h2Protocol is PROTOCOL_ERROR of RFC 9113, section 7.
+const h2Protocol = 1
+
+// classifyHTTP sorts what net/http has no exported type for. Its errors about an
+// answer that cannot be read arrive wrapped ("connection broken: malformed …");
+// those about a connection that the peer closed before an answer began (closed
+// idle, HTTP/2 GOAWAY) are bare values.
+func classifyHTTP(err error) schemas.ErrorClass {
+	if is[*ProtocolError](err) || is[textproto.ProtocolError](err) || is[*http.ProtocolError](err) {
+		return schemas.ClassProtocol
+	}
+	if s, ok := errors.AsType[h2StreamError](err); ok {
+		if s.Code == h2Protocol {
+			return schemas.ClassProtocol
+		}
+		return schemas.ClassReset
+	}
+	if is[*RequestError](err) {
+		return schemas.ClassInternal
+	}
+	if is[*net.OpError](err) {
+		return schemas.ClassReset // reading or writing failed in a way of its own
+	}
+	t, ok := errors.AsType[*TransportError](err)
+	if !ok {
+		return schemas.ClassInternal
+	}
+	depth, leaf := 0, t.Err
+	for u := errors.Unwrap(leaf); u != nil; u = errors.Unwrap(leaf) {
+		leaf = u
+		depth++
+	}
+	if depth > 0 || reflect.TypeOf(leaf).Kind() == reflect.Uint32 { // an HTTP/2 connection error is its code
+		return schemas.ClassProtocol
+	}
+	return schemas.ClassReset
+}

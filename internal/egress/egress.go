@@ -1,0 +1,163 @@
+package egress
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Egress is the one way out. It is safe for concurrent use.
+type Egress struct {
+	cfg   Config
+	guard *guard
+	dns   *cache
+	tls   *tls.Config
+	proxy *proxy // nil: direct
+
+	guarded, unguarded DialFunc
+	anyRoute           func() bool // whether this machine has a route to anywhere
+
+	transport *http.Transport
+	open      atomic.Int64
+	// h2Aborts counts HTTP/2 streams that peers reset with PROTOCOL_ERROR.
+	h2Aborts atomic.Int64
+}
+
+// New makes the way out. Errors name the field of Config and what would be right.
+func New(cfg Config) (*Egress, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	e := &Egress{cfg: cfg, guard: newGuard(cfg), dns: newCache(cfg), tls: tlsConfig(cfg, "h2", "http/1.1"), anyRoute: systemHasRoute}
+	e.guarded, e.unguarded = cfg.Dial, cfg.Dial
+	if cfg.Dial == nil {
+		base := net.Dialer{KeepAlive: 15 * time.Second}
+		e.unguarded = base.DialContext
+		base.Control = e.guard.control
+		e.guarded = base.DialContext
+	}
+	if cfg.Proxy != nil {
+		e.proxy = newProxy(e)
+	}
+	e.transport = &http.Transport{
+		DialContext:            e.dial,
+		DialTLSContext:         e.dialTLS,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // no Accept-Encoding: a bomb stays a small body
+		MaxIdleConns:           cfg.MaxIdleConns,
+		MaxIdleConnsPerHost:    cfg.MaxIdleConnsPerHost,
+		IdleConnTimeout:        cfg.IdleTimeout,
+		MaxResponseHeaderBytes: cfg.MaxHeaderBytes, // 1xx responses count into it
+		HTTP2: &http.HTTP2Config{
+			// A connection whose peer has vanished would swallow every request until
+			// the kernel gives up, a quarter of an hour later.
+			SendPingTimeout:  10 * time.Second,
+			PingTimeout:      5 * time.Second,
+			WriteByteTimeout: 10 * time.Second,
+			// Answers are read up to 16 KiB; more window is only memory.
+			MaxReceiveBufferPerConnection: 256 << 10,
+			MaxReceiveBufferPerStream:     32 << 10,
+			CountError:                    e.countH2,
+		},
+	}
+	return e, nil
+}
+
+// RoundTripper sends one request and never follows a redirect. The caller sets a
+// deadline, GetBody (without it a keep-alive connection that was closed while idle
+// costs an attempt), and no Idempotency-Key header (with it net/http sends a POST
+// again after bytes were written); a Got1xxResponse hook of the caller's must bound
+// the number of answers, else MaxHeaderBytes does. Errors are for Classify.
+func (e *Egress) RoundTripper() http.RoundTripper { return (*roundTripper)(e) }
+
+type roundTripper Egress
+
+// RoundTrip implements http.RoundTripper.
+func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	e := (*Egress)(r)
+	switch req.URL.Scheme {
+	case "https":
+		req = e.noResend(req)
+	case "http":
+		if !e.cfg.AllowHTTP {
+			closeBody(req)
+			return nil, &BlockedError{Host: req.URL.Host, Rule: "plain http is not allowed"}
+		}
+	default:
+		closeBody(req)
+		return nil, &BlockedError{Host: req.URL.Host, Rule: "scheme " + req.URL.Scheme + " is not http or https"}
+	}
+	resp, err := e.transport.RoundTrip(req)
+	if err != nil {
+		return nil, mark(req, err)
+	}
+	if !ValidStatus(resp.StatusCode) {
+		resp.Body.Close()
+		return nil, &ProtocolError{Why: fmt.Sprintf("status %d is not one of HTTP's final ones (200 to 599)", resp.StatusCode)}
+	}
+	return resp, nil
+}
+
+// ValidStatus reports whether a status can be the final answer to a POST: 200 to
+// 599 (RFC 9110, section 15). 101 would answer an Upgrade that was not asked for.
+func ValidStatus(code int) bool { return code >= 200 && code <= 599 }
+
+// mark says where an error without a type came from. It looks for the caller's
+// mistakes only now, when there is an error to explain.
+func mark(req *http.Request, err error) error {
+	for name, values := range req.Header {
+		for _, v := range values {
+			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(v) {
+				return &RequestError{Header: name}
+			}
+		}
+	}
+	return &TransportError{Err: err}
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+}
+
+// noResend keeps net/http from sending a POST again that was processed. Over HTTP/2
+// it repeats a request after GOAWAY and REFUSED_STREAM, which say that it was not
+// processed, but also after a peer's PROTOCOL_ERROR, which does not; it asks for
+// the body again each time. Which of them it was is not told, so a repeat is
+// refused whenever a peer sent PROTOCOL_ERROR since this request began: at worst a
+// repeat that would have been safe becomes an attempt of class reset.
+func (e *Egress) noResend(req *http.Request) *http.Request {
+	if req.GetBody == nil {
+		return req
+	}
+	get, before := req.GetBody, e.h2Aborts.Load()
+	own := *req // a RoundTripper must not change the caller's request
+	own.GetBody = func() (io.ReadCloser, error) {
+		if e.h2Aborts.Load() != before {
+			return nil, resendError{}
+		}
+		return get()
+	}
+	return &own
+}
+
+func (e *Egress) countH2(errType string) {
+	if strings.EqualFold(errType, "recv_rststream_protocol_error") {
+		e.h2Aborts.Add(1)
+	}
+}
+
+// Open is the number of connections that are open now, idle ones included.
+func (e *Egress) Open() int64 { return e.open.Load() }
+
+// CloseIdle closes the connections that carry no request.
+func (e *Egress) CloseIdle() { e.transport.CloseIdleConnections() }
