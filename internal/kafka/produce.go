@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/schemas"
@@ -66,7 +67,8 @@ type Writer struct {
 	log    *slog.Logger
 	client atomic.Pointer[kgo.Client] // replaced by renew
 
-	mu      sync.Mutex // guards the making of streams and renew
+	mu      sync.Mutex // guards the making of streams, renew and purged
+	purged  map[string]time.Time
 	streams atomic.Pointer[map[streamKey]*stream]
 
 	closing  atomic.Bool // no new writes
@@ -89,7 +91,7 @@ func NewWriter(cfg Config, opts ...WriterOption) (*Writer, error) {
 		f(&o)
 	}
 	cfg = cfg.WithDefaults()
-	w := &Writer{cfg: cfg, opts: o, log: cfg.Logger, stop: make(chan struct{})}
+	w := &Writer{cfg: cfg, opts: o, log: cfg.Logger, purged: map[string]time.Time{}, stop: make(chan struct{})}
 	cl, err := w.newClient()
 	if err != nil {
 		return nil, err
@@ -235,6 +237,56 @@ func (w *Writer) close(ctx context.Context) error {
 	return err
 }
 
+// forget makes the client ask again about what it remembers of a topic whose
+// writes it gave back with err.
+func (w *Writer) forget(topic string, err error) {
+	cl := w.client.Load()
+	var ke *kerr.Error
+	switch {
+	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.InvalidProducerEpoch):
+		w.renew(cl)
+	case errors.Is(err, kerr.UnknownTopicID), !errors.As(err, &ke) && !w.inClient(topic):
+		// kgo keeps the id of a topic that was deleted and made again until it is
+		// told to forget it. That fails all its writes in the client, which mend; so
+		// it is done for that error, or for one of the client's own (no such
+		// partition) while nothing is in the client.
+		if w.mayPurge(topic) {
+			w.log.Info("forgetting what the client knows of a topic", "topic", topic, "err", err)
+			cl.PurgeTopicsFromProducing(topic)
+		}
+	}
+	cl.ForceMetadataRefresh()
+}
+
+// inClient reports whether any write of the topic is on its way.
+func (w *Writer) inClient(topic string) bool {
+	for key, s := range *w.streams.Load() {
+		if key.topic != topic {
+			continue
+		}
+		s.mu.Lock()
+		sent := s.sent
+		s.mu.Unlock()
+		if sent > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// mayPurge lets a topic be purged once in the longest pause: all its partitions
+// fail together, and one purge is for all of them.
+func (w *Writer) mayPurge(topic string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if last, ok := w.purged[topic]; ok && now.Sub(last) < w.opts.retryMax {
+		return false
+	}
+	w.purged[topic] = now
+	return true
+}
+
 // renew replaces a client whose producer id failed for good: it would fail every
 // record for ever, also after an operator has given the right that was missing.
 func (w *Writer) renew(old *kgo.Client) {
@@ -255,8 +307,8 @@ func (w *Writer) renew(old *kgo.Client) {
 // watch tells of stalls: once when one begins, then every half minute, and once
 // when all flows again. One line for the whole writer, however many writes wait.
 func (w *Writer) watch() {
-	const every, again = time.Second, 30 * time.Second
-	tick := time.NewTicker(every)
+	const again = 30 * time.Second
+	tick := time.NewTicker(max(w.opts.stallAfter, time.Millisecond))
 	defer tick.Stop()
 	var began, told time.Time
 	for {

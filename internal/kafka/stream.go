@@ -204,16 +204,13 @@ func (s *stream) send(good bool) {
 	}
 }
 
-// again is the timer's.
+// again is the timer's. What failed may be what the client remembers of the topic:
+// rights, partitions, its id, and the producer's own.
 func (s *stream) again() {
-	cl := s.w.client.Load()
-	cl.ForceMetadataRefresh() // what failed may be what the client remembers: rights, partitions
 	s.mu.Lock()
-	renew := errors.Is(s.err, kerr.ClusterAuthorizationFailed) || errors.Is(s.err, kerr.InvalidProducerEpoch)
+	err := s.err
 	s.mu.Unlock()
-	if renew {
-		s.w.renew(cl)
-	}
+	s.w.forget(s.topic, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = nil
