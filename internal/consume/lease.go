@@ -1,0 +1,125 @@
+package consume
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The requests whose answer shows that the group still counts on us.
+const (
+	keyJoinGroup              = 11
+	keyHeartbeat              = 12
+	keySyncGroup              = 14
+	keyConsumerGroupHeartbeat = 68
+)
+
+const (
+	frozenTick = 250 * time.Millisecond // how often the pause detector looks
+	frozenLate = time.Second            // how late it must be to have been frozen
+)
+
+// lease knows whether this process may still believe that it owns its partitions,
+// and whether it slept.
+//
+// It is a kgo hook: the time of a heartbeat is the time at which the request was
+// written, not the one at which its answer was read. Frozen, the two differ:
+//
+//	(1) heartbeat written, answered by the broker, the answer waits in the socket
+//	(2) the process is frozen for a minute; the group gives its partitions away
+//	(3) it wakes and reads the answer, a second before it learns the truth
+//
+// An answer that says "rejoin" or "unknown member" counts too: it is followed by a
+// callback within milliseconds, and the hook does not see what an answer says.
+type lease struct {
+	born    time.Time
+	lasts   time.Duration // ⅔ of the session timeout
+	log     *slog.Logger
+	renewed atomic.Int64 // nanoseconds after born; 0: never
+	heard   atomic.Int64 // the same, of any answered request
+	looked  atomic.Int64 // the pause detector's last look
+	thawed  atomic.Int64 // end of the last pause; 0: none
+}
+
+var _ kgo.HookBrokerE2E = (*lease)(nil)
+
+func newLease(sessionTimeout time.Duration, log *slog.Logger) *lease {
+	return &lease{born: time.Now(), lasts: sessionTimeout * 2 / 3, log: log}
+}
+
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (l *lease) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if e2e.Err() != nil {
+		return
+	}
+	asked := max(1, time.Since(l.born)-e2e.DurationE2E())
+	raise(&l.heard, int64(asked))
+	switch key {
+	case keyJoinGroup, keyHeartbeat, keySyncGroup, keyConsumerGroupHeartbeat:
+		raise(&l.renewed, int64(asked))
+	}
+}
+
+// fresh reports whether the last answered heartbeat is young enough for a new POST.
+func (l *lease) fresh() bool {
+	at := l.renewed.Load()
+	return at != 0 && time.Since(l.born)-time.Duration(at) < l.lasts
+}
+
+// silence is how long ago the last request was written that a broker answered; the
+// age of the lease when none was.
+func (l *lease) silence() time.Duration {
+	return time.Since(l.born) - time.Duration(l.heard.Load())
+}
+
+// frozenSince reports whether this process slept at any moment after start. It
+// looks at the detector's own lateness too:
+//
+//	(1) the process wakes from a pause
+//	(2) the goroutine of a request that timed out meanwhile runs first
+//	(3) it asks; the detector's ticker has not fired yet
+func (l *lease) frozenSince(start time.Time) bool {
+	if l.thawed.Load() > int64(start.Sub(l.born)) {
+		return true
+	}
+	looked := l.looked.Load()
+	return looked != 0 && time.Since(l.born)-time.Duration(looked) > frozenTick+frozenLate
+}
+
+// watchPauses runs the pause detector until ctx ends. Both clocks are compared: the
+// monotonic one stops while a virtual machine is suspended, the wall clock does not.
+func (l *lease) watchPauses(ctx context.Context) {
+	tick := time.NewTicker(frozenTick)
+	defer tick.Stop()
+	last := time.Now()
+	l.looked.Store(int64(last.Sub(l.born)))
+	for {
+		select {
+		case <-ctx.Done():
+			l.looked.Store(0)
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		late := max(now.Sub(last), now.Round(0).Sub(last.Round(0))) - frozenTick
+		if late > frozenLate {
+			l.thawed.Store(int64(now.Sub(l.born)))
+			l.log.Warn("the process was frozen; attempts that overlap the pause do not count", "late", late)
+		}
+		last = now
+		l.looked.Store(int64(now.Sub(l.born)))
+	}
+}
+
+// raise stores v where it is greater.
+func raise(at *atomic.Int64, v int64) {
+	for {
+		old := at.Load()
+		if v <= old || at.CompareAndSwap(old, v) {
+			return
+		}
+	}
+}

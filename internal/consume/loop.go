@@ -1,0 +1,257 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	turnEvery  = time.Second      // the poll loop turns at least that often
+	stuckAfter = 30 * time.Second // without a turn, a restart would help
+	leaveWait  = 5 * time.Second
+	endWait    = 5 * time.Second // for goroutines of an Intake that does not return
+)
+
+// Loop is one member of a consumer group. Make it with New, run it once with Run.
+type Loop struct {
+	cfg   Config
+	opts  []kgo.Opt
+	lease *lease
+	own   *ownership
+	watch *watch
+
+	turned    atomic.Int64 // unix nanoseconds of the poll loop's last turn
+	ticked    atomic.Int64 // of the commit loop's
+	state     atomic.Int32
+	mu        sync.Mutex
+	interrupt context.CancelFunc // ends the poll that is waiting
+}
+
+const (
+	stateNew = iota
+	stateRunning
+	stateDraining
+	stateEnded
+)
+
+// New checks the configuration. extra is added to the kgo options of the client, for
+// metrics hooks. Nothing is connected before Run.
+func New(cfg Config, extra ...kgo.Opt) (*Loop, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	base, err := cfg.Kafka.Opts()
+	if err != nil {
+		return nil, err
+	}
+	l := &Loop{cfg: cfg}
+	l.lease = newLease(cfg.SessionTimeout, cfg.Logger)
+	l.own = newOwnership(&l.cfg, l.lease, l.wake)
+	l.watch = newWatch(&l.cfg, l.own)
+	l.opts = append(base, cfg.groupOpts()...)
+	l.opts = append(l.opts, l.own.callbacks()...)
+	l.opts = append(l.opts, kgo.WithHooks(l.lease, l.watch))
+	l.opts = append(l.opts, extra...)
+	if err := kgo.ValidateOpts(l.opts...); err != nil {
+		return nil, fmt.Errorf("consume: %w", err)
+	}
+	return l, nil
+}
+
+// Run consumes until ctx ends. Then it pauses fetching, drains every assignment
+// within the drain budget, commits, and only then leaves the group. It returns nil,
+// or the error of the last commit: what was not committed is repeated after a
+// restart. Brokers that do not answer are no error; Ready tells of them.
+func (l *Loop) Run(ctx context.Context) error {
+	if !l.state.CompareAndSwap(stateNew, stateRunning) {
+		return errors.New("consume: Run was called before")
+	}
+	defer l.state.Store(stateEnded)
+	now := time.Now().UnixNano()
+	l.turned.Store(now)
+	l.ticked.Store(now)
+	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { l.lease.watchPauses(beside) })
+	wg.Go(func() { l.commitTicks(beside) })
+	wg.Go(func() { l.watch.run(beside) })
+	defer wg.Wait()
+	defer cancel()
+	for {
+		err := l.session(ctx)
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+		l.cfg.Logger.Warn("joining the group again with a new client", "err", err)
+	}
+}
+
+// errAgain ends a session that only a new client can mend.
+var errAgain = errors.New("the client must be replaced")
+
+// session is the life of one client. A client does not adopt a topic that was
+// deleted and made again, and it never asks again for the offset of a partition that
+// it was refused once; both are mended by a new one. Facts outlive it.
+func (l *Loop) session(ctx context.Context) error {
+	cl, err := kgo.NewClient(l.opts...)
+	if err != nil {
+		return fmt.Errorf("consume: %w", err)
+	}
+	l.own.begin(cl)
+	l.watch.begin(cl)
+	why := l.poll(ctx, cl)
+	budget := l.cfg.RevokeBudget
+	if ctx.Err() != nil {
+		l.state.Store(stateDraining)
+		budget = l.cfg.DrainBudget
+	}
+	err = l.own.shutdown(context.WithoutCancel(ctx), budget)
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWait)
+	if err := cl.LeaveGroupContext(leave); err != nil {
+		l.cfg.Logger.Warn("the group was not left in order; it notices after the session timeout", "err", err)
+	}
+	cancel()
+	l.watch.end()
+	cl.Close()
+	if why != nil {
+		return why
+	}
+	l.own.waitIntakes(endWait)
+	if err != nil {
+		return fmt.Errorf("consume: last commit: %w", err)
+	}
+	return nil
+}
+
+// poll turns until ctx ends (nil) or the client is of no more use (errAgain).
+func (l *Loop) poll(ctx context.Context, cl *kgo.Client) error {
+	for ctx.Err() == nil {
+		l.turned.Store(time.Now().UnixNano())
+		if topic, err := l.watch.replace(); err != nil {
+			l.own.loseTopic(topic)
+			return err
+		}
+		// The context is in place before arm looks: whoever asks for a turn after
+		// arm has looked ends the poll.
+		turn, cancel := context.WithTimeout(ctx, turnEvery)
+		l.mu.Lock()
+		l.interrupt = cancel
+		l.mu.Unlock()
+		l.own.arm()
+		fetches := cl.PollFetches(turn)
+		cancel()
+		l.handle(fetches)
+	}
+	return nil
+}
+
+// wake makes the poll loop begin another turn.
+func (l *Loop) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.interrupt != nil {
+		l.interrupt()
+	}
+}
+
+func (l *Loop) handle(fetches kgo.Fetches) {
+	for i := range fetches {
+		for j := range fetches[i].Topics {
+			t := &fetches[i].Topics[j]
+			for k := range t.Partitions {
+				fp := kgo.FetchTopicPartition{Topic: t.Topic, FetchPartition: t.Partitions[k]}
+				if fp.Err != nil {
+					l.fetchFailed(&fp)
+				}
+				if len(fp.Records) > 0 && l.own.accept(t.TopicID, &fp) {
+					l.watch.recreated(t.Topic)
+				}
+			}
+		}
+	}
+}
+
+// fetchFailed sorts what a poll can fail with, by type.
+func (l *Loop) fetchFailed(fp *kgo.FetchTopicPartition) {
+	p := Partition{fp.Topic, fp.Partition}
+	var lost *kgo.ErrDataLoss
+	var session *kgo.ErrGroupSession
+	switch err := fp.Err; {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
+		// the turn ended
+	case errors.As(err, &session):
+		// the watch has it from its hook
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		l.own.outOfRange(p)
+	case errors.As(err, &lost):
+		l.own.truncated(p, lost)
+	default:
+		// UNKNOWN_TOPIC_ID: made again, the watch looks. Others, such as a missing
+		// ACL: shown until they stop.
+		l.watch.failed(p, err)
+	}
+}
+
+// commitTicks commits what has changed, at every interval. A commit that waits for a
+// broker does not stop the ticks: Alive is about us, not about Kafka.
+func (l *Loop) commitTicks(ctx context.Context) {
+	tick := time.NewTicker(l.cfg.CommitInterval)
+	defer tick.Stop()
+	var busy atomic.Bool
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		l.ticked.Store(time.Now().UnixNano())
+		if !busy.CompareAndSwap(false, true) {
+			continue
+		}
+		wg.Go(func() {
+			defer busy.Store(false)
+			if err := l.own.commit(ctx, nil); err != nil && ctx.Err() == nil {
+				l.watch.commitFailed(err)
+			}
+		})
+	}
+}
+
+// Pause stops fetching of a partition until Resume, also across assignments. What
+// was polled already is still handed over.
+func (l *Loop) Pause(p Partition) { l.own.pause(p, true) }
+
+// Resume ends Pause.
+func (l *Loop) Resume(p Partition) { l.own.pause(p, false) }
+
+// Alive reports whether the loops go round, whether or not Kafka answers. It is
+// false when only a restart of the process would help.
+func (l *Loop) Alive() bool {
+	if l.state.Load() != stateRunning {
+		return true
+	}
+	oldest := min(l.turned.Load(), l.ticked.Load())
+	return time.Since(time.Unix(0, oldest)) < stuckAfter
+}
+
+// Ready returns nil when records flow or would flow, else what is in the way: all of
+// it in one error. No partition assigned is fine: other members may have them all.
+func (l *Loop) Ready() error {
+	switch l.state.Load() {
+	case stateNew:
+		return errors.New("consume: not started")
+	case stateDraining, stateEnded:
+		return errors.New("consume: shutting down")
+	}
+	return errors.Join(append(l.watch.wrong(), l.own.wrong()...)...)
+}

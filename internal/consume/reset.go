@@ -1,0 +1,286 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// PositionError says why a partition is not consumed: nobody has decided where it
+// begins. It is part of what Loop.Ready returns.
+type PositionError struct {
+	Partition Partition
+	Why       string
+	Records   int64         // that are waiting, or were lost
+	Age       time.Duration // of the oldest record that is there; 0: none is
+}
+
+func (e *PositionError) Error() string {
+	return fmt.Sprintf("%s/%d is not consumed: %s: %d records, the oldest there is %s old; decide with --initial-offset earliest|latest",
+		e.Partition.Topic, e.Partition.Partition, e.Why, e.Records, e.Age.Round(time.Second))
+}
+
+const (
+	whyNoCommit  = "it has records and the group has no commit for it"
+	whyLost      = "records were deleted before they were consumed"
+	whyBeyond    = "the commit lies beyond its end (the topic was made again, or truncated)"
+	whyRecreated = "the commit belongs to an earlier topic of that name"
+)
+
+// logState is what a broker says of a partition.
+type logState struct {
+	topicID    [16]byte
+	start, end int64
+}
+
+// decide says at which offset a partition begins, or why not at all. commit is -1
+// where there is none. It is made again when the commit is of another topic; seen
+// says that this very process has read the earlier topic, so that all of the new one
+// is unread for certain.
+func decide(commit int64, log logState, again, seen bool, initial InitialOffset) (at int64, why string, records int64) {
+	oldest := func(why string, records int64) (int64, string, int64) {
+		if initial == InitialNone {
+			return 0, why, records
+		}
+		return log.start, "", records
+	}
+	switch {
+	case again && seen:
+		return log.start, "", 0
+	case again:
+		return oldest(whyRecreated, log.end-log.start)
+	case commit < 0 && log.start == log.end:
+		return log.end, "", 0
+	case commit < 0 && initial == InitialLatest:
+		return log.end, "", 0
+	case commit < 0:
+		return oldest(whyNoCommit, log.end-log.start)
+	case commit < log.start:
+		return oldest(whyLost, log.start-commit)
+	case commit > log.end:
+		return oldest(whyBeyond, commit-log.end)
+	}
+	return commit, "", 0
+}
+
+// fetchedCommit is what the group coordinator answered for a partition.
+type fetchedCommit struct {
+	offset   int64
+	metadata string
+}
+
+// offsetsFetched keeps the answer for adjust, which kgo calls next on the same
+// goroutine, and which is not shown the metadata.
+func (o *ownership) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	fetched := make(map[Partition]fetchedCommit)
+	for _, g := range resp.Groups {
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				c := fetchedCommit{offset: p.Offset}
+				if p.Metadata != nil {
+					c.metadata = *p.Metadata
+				}
+				fetched[Partition{t.Topic, p.Partition}] = c
+			}
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.fetched = fetched
+	return nil
+}
+
+// adjust decides where each new assignment begins. A partition without a decision is
+// taken out: kgo then does not fetch it. It returns an error only when the group's
+// session ends, else it asks until the brokers answer.
+func (o *ownership) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	topics := make([]string, 0, len(offsets))
+	for t := range offsets {
+		topics = append(topics, t)
+	}
+	logs, err := o.askLogs(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	for topic, ps := range offsets {
+		for n, given := range ps {
+			p := Partition{topic, n}
+			at, ok := o.position(ctx, p, logs[p])
+			switch {
+			case !ok:
+				delete(ps, n)
+			case at != given.EpochOffset().Offset:
+				ps[n] = kgo.NewOffset().At(at)
+			}
+		}
+	}
+	o.wake()
+	return offsets, nil
+}
+
+// position decides for one partition and tells its ledger.
+func (o *ownership) position(ctx context.Context, p Partition, log logState) (at int64, ok bool) {
+	o.mu.Lock()
+	a, commit := o.current[p], fetchedCommit{offset: -1}
+	if c, found := o.fetched[p]; found {
+		commit = c
+	}
+	o.mu.Unlock()
+	if a == nil {
+		return 0, false // taken away while we asked
+	}
+	settled, foreign := decodeMetadata(commit.metadata, log.topicID, commit.offset)
+	seen := a.led.knowsOther(log.topicID)
+	again := seen || foreign == ForeignTopic
+	at, why, records := decide(commit.offset, log, again, seen, o.cfg.InitialOffset)
+	l := o.log.With("topic", p.Topic, "partition", p.Partition)
+	if why != "" {
+		fault := &PositionError{Partition: p, Why: why, Records: records, Age: o.oldest(ctx, p)}
+		o.setFault(p, fault)
+		l.Error("partition is not consumed", "err", fault)
+		return 0, false
+	}
+	switch {
+	case again:
+		l.Error("the topic was deleted and made again; beginning at its oldest record", "offset", at)
+	case records > 0 && commit.offset >= 0:
+		l.Error("records were lost; going on at the oldest there is", "lost", records, "offset", at)
+	case foreign.Warn():
+		l.Warn("the commit's metadata is not ours and is ignored", "why", string(foreign), "offset", at)
+	}
+	committed := commit.offset
+	if at != commit.offset || again {
+		committed, settled = -1, nil // committed at once, so that a restart finds it
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.current[p] != a || a.dying {
+		return 0, false
+	}
+	a.led.position(a, log.topicID, at, committed, settled)
+	a.positioned = true
+	l.Info("partition assigned", "offset", at, "settled_above", len(settled))
+	if h := o.cfg.Hooks.Assigned; h != nil {
+		h(p, at)
+	}
+	return at, true
+}
+
+// knowsOther reports whether this process has read an earlier topic of that name.
+func (l *ledger) knowsOther(topicID [16]byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.topicID != [16]byte{} && topicID != [16]byte{} && l.topicID != topicID
+}
+
+func (o *ownership) setFault(p Partition, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.faults[p] = err
+}
+
+// askLogs asks the brokers for ids, starts and ends of the topics' partitions until
+// they answer for all of them, or ctx ends.
+func (o *ownership) askLogs(ctx context.Context, topics []string) (map[Partition]logState, error) {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		logs, err := o.askLogsOnce(ctx, topics)
+		if err == nil {
+			return logs, nil
+		}
+		if ctx.Err() == nil {
+			o.log.Warn("asking where the partitions begin and end; trying again", "err", err)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil, ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
+func (o *ownership) askLogsOnce(ctx context.Context, topics []string) (map[Partition]logState, error) {
+	o.mu.Lock()
+	adm := kadm.NewClient(o.cl)
+	o.mu.Unlock()
+	details, err := adm.ListTopics(ctx, topics...)
+	if err == nil {
+		err = details.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	starts, err := adm.ListStartOffsets(ctx, topics...)
+	ends, err2 := adm.ListEndOffsets(ctx, topics...)
+	if err = errors.Join(err, err2, starts.Error(), ends.Error()); err != nil {
+		return nil, err
+	}
+	logs := make(map[Partition]logState)
+	ends.Each(func(end kadm.ListedOffset) {
+		if start, ok := starts.Lookup(end.Topic, end.Partition); ok {
+			logs[Partition{end.Topic, end.Partition}] = logState{details[end.Topic].ID, start.Offset, end.Offset}
+		}
+	})
+	return logs, nil
+}
+
+// oldest returns the age of the oldest record; 0 where there is none or nobody says.
+func (o *ownership) oldest(ctx context.Context, p Partition) time.Duration {
+	o.mu.Lock()
+	adm := kadm.NewClient(o.cl)
+	o.mu.Unlock()
+	listed, err := adm.ListOffsetsAfterMilli(ctx, 0, p.Topic)
+	if at, ok := listed.Lookup(p.Topic, p.Partition); err == nil && ok && at.Err == nil && at.Timestamp > 0 {
+		return max(0, time.Since(time.UnixMilli(at.Timestamp)))
+	}
+	return 0
+}
+
+// outOfRange is called when the offset that we ask for does not exist any more: the
+// log's retention has overtaken us, or the log was cut.
+func (o *ownership) outOfRange(p Partition) {
+	o.mu.Lock()
+	a := o.current[p]
+	if a == nil || !a.armed || a.asking || o.closing {
+		o.mu.Unlock()
+		return
+	}
+	a.asking = true
+	cl := o.cl
+	o.mu.Unlock()
+	o.wg.Go(func() {
+		defer func() {
+			o.mu.Lock()
+			a.asking = false
+			o.mu.Unlock()
+		}()
+		logs, err := o.askLogs(a.ctx, []string{p.Topic})
+		if err != nil {
+			return // it ends
+		}
+		log, next := logs[p], a.led.reads(a)
+		at, why, records := decide(next, log, false, false, o.cfg.InitialOffset)
+		if why != "" {
+			fault := &PositionError{Partition: p, Why: why, Records: records, Age: o.oldest(a.ctx, p)}
+			o.setFault(p, fault)
+			o.log.Error("partition is not consumed any more", "topic", p.Topic, "partition", p.Partition, "err", fault)
+			return
+		}
+		o.log.Error("records were lost; going on at the oldest there is",
+			"topic", p.Topic, "partition", p.Partition, "lost", records, "offset", at)
+		cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{p.Topic: {p.Partition: {Epoch: -1, Offset: at}}})
+	})
+}
+
+// truncated is called when the log was cut below what we read (an unclean election):
+// offsets are given out a second time, to other records.
+func (o *ownership) truncated(p Partition, lost *kgo.ErrDataLoss) {
+	o.log.Error("the log was cut below what was consumed", "topic", p.Topic, "partition", p.Partition, "err", lost)
+	o.setFault(p, &PositionError{Partition: p, Why: lost.Error(), Records: lost.ConsumedTo - lost.ResetTo})
+}
