@@ -1,0 +1,91 @@
+package attempts
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func TestALineSaysWhatHappenedAndWhatComesNext(t *testing.T) {
+	cases := []struct {
+		a    schemas.Attempt
+		want []string
+	}{
+		{schemas.Attempt{Outcome: schemas.OutcomeDelivered, Status: 204, EndpointID: "good", Type: "a.b", Number: 1, Started: noon, Duration: 3.14},
+			[]string{"12:00:00.000  delivered", "good", "a.b", "204", "3.1 ms", "attempt 1"}},
+		{schemas.Attempt{Outcome: schemas.OutcomeRetry, Status: 500, Number: 2, Started: noon, NextTry: noon.Add(5 * time.Second), ResponseBody: "no\n"},
+			[]string{"failed", "500", "attempt 2", "next try at 12:00:05, in 5s", `"no"`}},
+		{schemas.Attempt{Outcome: schemas.OutcomeRetry, ErrorClass: schemas.ClassDNS, Error: "no such host", Number: 1, Started: noon.Add(-48 * time.Hour), NextTry: noon.Add(-time.Hour)},
+			[]string{"2026-11-28 12:00:00.000", "dns", "no such host", "was due at 11:00:00"}},
+		{schemas.Attempt{Outcome: schemas.OutcomeDead, Reason: schemas.ReasonExhausted, Status: 503, Number: 4, Generation: 1, Started: noon},
+			[]string{"dead", "exhausted: its schedule has ended", "attempt 4, life 2"}},
+		{schemas.Attempt{Outcome: schemas.OutcomeDead, Reason: schemas.ReasonEndpointUnknown, Started: noon},
+			[]string{"no attempt", "endpoint_unknown"}},
+	}
+	for _, c := range cases {
+		line := Style{Now: noon}.Line(&c.a)
+		for _, want := range c.want {
+			if !strings.Contains(line, want) {
+				t.Errorf("%q lacks %q", line, want)
+			}
+		}
+	}
+}
+
+func TestEveryReasonHasASentence(t *testing.T) {
+	for _, r := range schemas.Reasons {
+		if reasons[r] == "" {
+			t.Errorf("%s", r)
+		}
+	}
+}
+
+func TestNoTextFromOutsideReachesTheTerminalRaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		evil := func(name string) string { return "\x1b[2J\u202e\r\n" + rapid.String().Draw(t, name) }
+		a := schemas.Attempt{EndpointID: evil("endpoint"), Type: evil("type"), DeliveryID: evil("delivery"), Outcome: schemas.Outcome(evil("outcome")),
+			Reason: schemas.Reason(evil("reason")), ErrorClass: schemas.ErrorClass(evil("class")), Error: evil("error"), ResponseBody: evil("body")}
+		if rapid.Bool().Draw(t, "dead") {
+			a.Outcome = schemas.OutcomeDead
+		}
+		for _, r := range (Style{Now: noon}).Line(&a) {
+			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+				t.Fatalf("%U in the line", r)
+			}
+		}
+	})
+}
+
+func TestFilterWantsAllThatIsSet(t *testing.T) {
+	a := schemas.Attempt{DeliveryID: "d", EventID: "e", MessageID: "m", Subject: "s", EndpointID: "p", Started: noon, Outcome: schemas.OutcomeRetry}
+	good := []Filter{{}, {Delivery: "d"}, {Event: "e", Message: "m"}, {Subject: "s", Endpoint: "p", Since: noon, Failed: true}}
+	bad := []Filter{{Delivery: "x"}, {Event: "x"}, {Message: "x"}, {Subject: "x", Endpoint: "p"}, {Endpoint: "x"}, {Since: noon.Add(1)}}
+	for _, f := range good {
+		if !f.Match(&a) {
+			t.Errorf("%+v refuses", f)
+		}
+	}
+	for _, f := range bad {
+		if f.Match(&a) {
+			t.Errorf("%+v takes", f)
+		}
+	}
+	a.Outcome = schemas.OutcomeDelivered
+	if (&Filter{Failed: true}).Match(&a) {
+		t.Error("delivered is taken for failed")
+	}
+}
+
+func TestADeliveryIDNamesItsEndpoint(t *testing.T) {
+	f := Filter{Delivery: "webhooks.deliveries-00112233-3-42.ep_1"}
+	if f.endpoint() != "ep_1" {
+		t.Error(f.endpoint())
+	}
+}
