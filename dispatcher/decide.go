@@ -1,0 +1,116 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Our view of an endpoint may be older than the endpoint. Before it is called
+// unknown, disabled or deleted, the registry's barrier is passed: then the view
+// holds all that was committed when the question was asked.
+
+// barrierRetry is how long undecided lanes wait after a barrier that failed.
+const barrierRetry = 250 * time.Millisecond
+
+func (d *Dispatcher) decideAll(ctx context.Context) {
+	undecided := d.lanes.takeUndecided()
+	if err := d.Endpoints.Barrier(ctx.Done()); err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		d.Logger.Warn("registry does not answer; deliveries to endpoints that it does not know wait", "err", err)
+		time.AfterFunc(barrierRetry, func() { d.lanes.returnUndecided(undecided) })
+		return
+	}
+	for _, l := range undecided {
+		ep := d.Endpoints.Endpoint(l.id, d.lanes.endpointOf(l))
+		for _, it := range d.lanes.decided(l, ep) {
+			d.end(it, ep)
+		}
+	}
+}
+
+// end settles a delivery whose endpoint cannot be sent to.
+func (d *Dispatcher) end(it *item, ep *Endpoint) {
+	switch {
+	case ep == nil && time.Since(it.d.Enqueued) < d.cfg.UnknownFor:
+		// It may be created just now: a producer that writes at once is not punished.
+		d.duplicates.forget(it.key)
+		wait := min(unknownWait, d.cfg.UnknownFor)
+		it.d.NotBefore, it.d.Released = time.Now().Add(wait), time.Time{}
+		d.Parker.Park(&it.d, it.part.settlement(it, 1).acked)
+	case ep == nil:
+		d.bury(it, schemas.ReasonEndpointUnknown, nil, nil)
+	case ep.State == schemas.StateDeleted:
+		d.bury(it, schemas.ReasonEndpointDeleted, ep, nil)
+	default:
+		d.bury(it, schemas.ReasonEndpointDisabled, ep, nil)
+	}
+}
+
+// unknownWait is how long a delivery for an unknown endpoint is parked at a time.
+const unknownWait = 30 * time.Second
+
+func (s *lanes) takeUndecided() []*lane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.undecided
+	s.undecided = nil
+	return taken
+}
+
+func (s *lanes) returnUndecided(ls []*lane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undecided = append(s.undecided, ls...)
+	select {
+	case s.decide <- struct{}{}:
+	default:
+	}
+}
+
+// decided ends a lane's wait for the barrier. Where the endpoint cannot be sent to,
+// it returns the lane's deliveries, to be settled without an attempt.
+func (s *lanes) decided(l *lane, ep *Endpoint) []*item {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	l.undecided = false
+	l.use(ep, now)
+	var ended []*item
+	if !l.enabled() {
+		for l.behind.len() > 0 {
+			it := s.dequeue(l)
+			it.part.unacked++
+			ended = append(ended, it)
+		}
+	}
+	s.settleIn(l, now)
+	s.pump(now)
+	return ended
+}
+
+func (s *lanes) endpointOf(l *lane) *Endpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.ep
+}
+
+// usable takes the endpoint's current configuration into account and reports
+// whether it may be sent to.
+func (s *lanes) usable(l *lane, ep *Endpoint) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.use(ep, time.Now())
+	return l.enabled()
+}
+
+// disable stops an endpoint that asked for no more, until its configuration is newer.
+func (s *lanes) disable(l *lane, version int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.disabledAt = version
+	s.undecide(l)
+}

@@ -1,0 +1,87 @@
+package dispatcher
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// The one-method interfaces below are all that a Dispatcher needs of the world.
+// Package internal/app wires them to Kafka; tests wire them to memory.
+
+// Source is the assignment of a partition that a record came from.
+type Source interface {
+	// Done says that the next durable step of the record at offset is acknowledged.
+	Done(offset int64)
+	// GiveUp says that this assignment will not settle the record: it was never
+	// begun, or interrupted, and the partition or the process goes.
+	GiveUp(offset int64)
+	// Owned reports whether a new POST may begin: the partition is still assigned
+	// and the group's coordinator has answered lately.
+	Owned() bool
+	// FrozenSince reports whether this process stood still at some time after start,
+	// so that a failure since then is its own and not the endpoint's.
+	FrozenSince(start time.Time) bool
+}
+
+// Endpoints answers what the registry knows now.
+type Endpoints interface {
+	// Endpoint returns the endpoint ready for use, or nil where the registry has
+	// none. known is what the caller was given last; it comes back while it is current.
+	Endpoint(id string, known *Endpoint) *Endpoint
+	// Barrier returns when the view holds all that was committed before the call.
+	Barrier(done <-chan struct{}) error
+}
+
+// Signer adds the signature headers of one endpoint.
+type Signer interface {
+	Sign(h http.Header, messageID string, at time.Time, body []byte) error
+}
+
+// Schedule is an endpoint's retry policy.
+type Schedule interface {
+	// Final reports whether a status ends a delivery at once.
+	Final(status int) bool
+	// Next plans the try after d.Attempt failed ones. A reason other than the
+	// empty one says why there is none.
+	Next(d *schemas.Delivery, now time.Time, retryAfter time.Duration) (due time.Time, dead schemas.Reason)
+}
+
+// Placement knows the partition in which an endpoint's records belong.
+type Placement interface {
+	PartitionOf(endpointID string) int32
+}
+
+// The effects. Each calls acked once the write is durable, from any goroutine,
+// and never gives up before; none blocks.
+type (
+	// Parker writes a delivery to a tier; d.NotBefore is set.
+	Parker interface {
+		Park(d *schemas.Delivery, acked func())
+	}
+	// DeadLetters writes a delivery to the dead-letter topic.
+	DeadLetters interface {
+		Bury(l *schemas.Letter, acked func())
+	}
+	// AttemptLog appends to the delivery log.
+	AttemptLog interface {
+		LogAttempt(a *schemas.Attempt, acked func())
+	}
+	// Forwarder writes a misrouted delivery to the partition of its endpoint.
+	Forwarder interface {
+		Forward(d *schemas.Delivery, acked func())
+	}
+)
+
+// Hooks observe; each may be nil and none may block.
+type Hooks struct {
+	// Attempted sees every attempt record, after its outcome and before its acks.
+	Attempted func(a *schemas.Attempt)
+	// Duplicate counts copies that were dropped before they were POSTed.
+	Duplicate func()
+	// Misrouted counts records found in another partition than their endpoint's.
+	Misrouted func()
+	// Interrupted counts attempts that came to no outcome.
+	Interrupted func(class schemas.ErrorClass)
+}

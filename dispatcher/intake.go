@@ -1,0 +1,117 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Take reads records of the assignment in log order. It blocks while the partition
+// may not take more in; no record stops it.
+func (p *Partition) Take(ctx context.Context, records []schemas.Record) {
+	for i := range records {
+		if !p.awaitRoom(ctx) {
+			return
+		}
+		p.take(&records[i])
+	}
+}
+
+func (p *Partition) take(rec *schemas.Record) {
+	d := p.d
+	it := &item{part: p, offset: rec.Offset}
+	var err error
+	it.d, err = schemas.ParseDelivery(*rec)
+	if err != nil {
+		p.takeMalformed(it, rec, err)
+		return
+	}
+	now := time.Now()
+	if d.Placement.PartitionOf(it.d.EndpointID) != p.number {
+		p.misrouted(it, now)
+		return
+	}
+	it.key = d.duplicates.key(&it.d)
+	if !d.duplicates.claim(it.key) {
+		p.duplicate(it)
+		return
+	}
+	if it.d.Released.IsZero() && it.d.NotBefore.After(now) {
+		p.schedule(it, now)
+		return
+	}
+	it.ready = readySince(&it.d, rec.Timestamp, now)
+	ep := d.Endpoints.Endpoint(it.d.EndpointID, d.lanes.known(it.d.EndpointID))
+	d.lanes.offer(it, ep)
+}
+
+// readySince is when a delivery could have been sent: when it was appended, or due
+// if that was later. A clock that is ahead of ours does not make it negative.
+func readySince(d *schemas.Delivery, appended, now time.Time) time.Time {
+	ready := appended
+	if d.NotBefore.After(ready) {
+		ready = d.NotBefore
+	}
+	if ready.After(now) {
+		return now
+	}
+	return ready
+}
+
+// takeMalformed buries an unreadable record with its bytes; the partition goes on.
+func (p *Partition) takeMalformed(it *item, rec *schemas.Record, err error) {
+	var malformed *schemas.MalformedError
+	if !errors.As(err, &malformed) {
+		p.d.Logger.Error("record cannot be read", "partition", p.number, "offset", rec.Offset, "err", err)
+	}
+	it.key = p.d.duplicates.key(&it.d)
+	it.d.Error = schemas.CleanError(err.Error())
+	p.begin()
+	p.d.bury(it, schemas.ReasonMalformed, nil, nil)
+}
+
+// misrouted sends a record on to the partition of its endpoint. A second forward
+// means that the count of partitions is changing: it waits before it is tried again.
+func (p *Partition) misrouted(it *item, now time.Time) {
+	d := p.d
+	if d.Hooks.Misrouted != nil {
+		d.Hooks.Misrouted()
+	}
+	p.begin()
+	it.d.Forwards++
+	done := p.settlement(it, 1)
+	if it.d.Forwards > 1 {
+		it.d.NotBefore = now.Add(misroutedWait)
+		d.Parker.Park(&it.d, done.acked)
+		return
+	}
+	d.Forwarder.Forward(&it.d, done.acked)
+}
+
+// misroutedWait is how long a record waits that was forwarded once already.
+const misroutedWait = 10 * time.Second
+
+// duplicate drops a copy and says so in the delivery log.
+func (p *Partition) duplicate(it *item) {
+	if p.d.Hooks.Duplicate != nil {
+		p.d.Hooks.Duplicate()
+	}
+	p.begin()
+	a := p.d.record(it, nil, nil, verdict{outcome: schemas.OutcomeDuplicate})
+	p.d.AttemptLog.LogAttempt(a, p.settlement(it, 1).acked)
+}
+
+// schedule parks a delivery that its producer asked to be sent later.
+func (p *Partition) schedule(it *item, now time.Time) {
+	d := p.d
+	p.begin()
+	if it.d.NotBefore.Sub(now) > d.cfg.MaxAge {
+		it.d.Error = "milena-not-before " + it.d.NotBefore.UTC().Format(time.RFC3339) + " is later than the max age of " + d.cfg.MaxAge.String() + " allows"
+		d.bury(it, schemas.ReasonExpired, nil, nil)
+		return
+	}
+	d.duplicates.forget(it.key) // it comes back as the same attempt
+	d.Parker.Park(&it.d, p.settlement(it, 1).acked)
+}

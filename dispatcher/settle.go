@@ -1,0 +1,117 @@
+package dispatcher
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// This file is the only place with effects. An attempt's offset is done when every
+// write that its outcome asks for is acknowledged, and not before:
+//
+//	a crash before the writes: the next owner makes the attempt again (at least once);
+//	between two of them: it makes the attempt again, and a parked or buried copy is
+//	    dropped as a duplicate by whoever remembers the attempt;
+//	after them and before the commit: the same.
+//
+// A write that fails is repeated by the writer for ever. The POST never is.
+
+// settlement waits for the acks of one delivery's writes.
+type settlement struct {
+	part    *Partition
+	offset  int64
+	pending atomic.Int32
+}
+
+func (p *Partition) settlement(it *item, writes int32) *settlement {
+	s := &settlement{part: p, offset: it.offset}
+	s.pending.Store(writes)
+	return s
+}
+
+func (s *settlement) acked() {
+	if s.pending.Add(-1) == 0 {
+		s.part.src.Done(s.offset)
+		s.part.d.lanes.acked(s.part)
+	}
+}
+
+// settle writes what an attempt came to.
+func (d *Dispatcher) settle(it *item, ep *Endpoint, r *result, v verdict) {
+	if v.outcome == schemas.OutcomeDelivered {
+		d.AttemptLog.LogAttempt(d.record(it, ep, r, v), it.part.settlement(it, 1).acked)
+		return
+	}
+	del := &it.d
+	del.LastStatus, del.ErrorClass = r.status, r.class
+	del.Error = schemas.CleanError(r.text)
+	if del.FirstAttempt.IsZero() {
+		del.FirstAttempt = r.started
+	}
+	del.Attempt++
+	if v.outcome == schemas.OutcomeDead {
+		d.bury(it, v.reason, ep, r)
+		return
+	}
+	due, dead := ep.Schedule.Next(del, time.Now(), r.retryAfter)
+	if dead != "" {
+		d.bury(it, dead, ep, r)
+		return
+	}
+	done := it.part.settlement(it, 2)
+	a := d.record(it, ep, r, v)
+	a.NextTry = due
+	del.NotBefore, del.Released = due, time.Time{}
+	d.Parker.Park(del, done.acked)
+	d.AttemptLog.LogAttempt(a, done.acked)
+}
+
+// bury writes a dead letter and what the delivery log says of it. r is nil where
+// no attempt was made.
+func (d *Dispatcher) bury(it *item, reason schemas.Reason, ep *Endpoint, r *result) {
+	done := it.part.settlement(it, 2)
+	a := d.record(it, ep, r, verdict{outcome: schemas.OutcomeDead, reason: reason})
+	letter := schemas.NewLetter(it.d, reason, time.Now())
+	d.DeadLetters.Bury(&letter, done.acked)
+	d.AttemptLog.LogAttempt(a, done.acked)
+}
+
+// record is the delivery log's entry. it.d.Attempt counts this attempt already
+// where it failed.
+func (d *Dispatcher) record(it *item, ep *Endpoint, r *result, v verdict) *schemas.Attempt {
+	del := &it.d
+	a := &schemas.Attempt{
+		DeliveryID: del.ID(), MessageID: del.MessageID(), EndpointID: del.EndpointID, Tenant: del.Event.Tenant,
+		EventID: del.Event.ID, Source: del.Event.Source, Type: del.Event.Type, Subject: del.Event.Subject,
+		Outcome: v.outcome, Reason: v.reason, Number: del.Attempt, Generation: del.Generation,
+		Run: del.Run, ResendOf: del.ResendOf, Origin: del.Origin.String(),
+		NotBefore: del.NotBefore, Bytes: len(del.Payload), Started: time.Now(), Error: del.Error,
+	}
+	if ep != nil {
+		a.URL = ep.LogURL
+	}
+	if r != nil {
+		if r.delivered() {
+			a.Number++
+		}
+		a.Started, a.Duration, a.Delay = r.started, milliseconds(r.duration), milliseconds(r.delay(it.ready))
+		a.Status, a.ErrorClass, a.Error = r.status, r.class, schemas.CleanError(r.text)
+		a.ResponseHeaders, a.ResponseBody, a.ResponseTruncated = r.headers, r.body, r.truncated
+	}
+	if d.Hooks.Attempted != nil {
+		d.Hooks.Attempted(a)
+	}
+	return a
+}
+
+// delay is how long a delivery that was ready waited for its first byte.
+func (r *result) delay(ready time.Time) time.Duration {
+	first := r.firstByte
+	if first.IsZero() {
+		first = r.started
+	}
+	return max(0, first.Sub(ready))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

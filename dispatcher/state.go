@@ -1,0 +1,71 @@
+package dispatcher
+
+import "time"
+
+// LaneState is what a lane is doing now, for people who ask why.
+type LaneState struct {
+	Endpoint    string    `json:"endpoint"`
+	Tenant      string    `json:"tenant,omitempty"`
+	Partition   int32     `json:"partition"`
+	Queued      int       `json:"queued"`
+	InFlight    int       `json:"in_flight"`
+	Limit       int       `json:"limit"` // concurrent requests that it may have now
+	Proven      bool      `json:"proven"`
+	UsualMillis float64   `json:"usual_ms,omitempty"`
+	OldestOpen  float64   `json:"oldest_open_ms,omitempty"`
+	PausedUntil time.Time `json:"paused_until,omitzero"`
+	Undecided   bool      `json:"undecided,omitempty"` // waits for the registry's answer
+	WaitsFor    string    `json:"waits_for,omitempty"`
+}
+
+// Lane reports the state of an endpoint's lane; ok is false where it has none.
+func (d *Dispatcher) Lane(endpointID string) (state LaneState, ok bool) {
+	s := d.lanes
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.byID[endpointID]
+	if l == nil {
+		return LaneState{}, false
+	}
+	now := time.Now()
+	state = LaneState{
+		Endpoint: l.id, Tenant: l.tenant.name, Partition: l.part.number, Queued: l.behind.len(), InFlight: l.inFlight,
+		Limit: l.pace.limit(l.ep.maxInFlight()), Proven: l.pace.proven, UsualMillis: milliseconds(l.pace.usual),
+		OldestOpen: milliseconds(l.oldest(now)), Undecided: l.undecided, WaitsFor: l.place.String(),
+	}
+	if l.pausedUntil.After(now) {
+		state.PausedUntil = l.pausedUntil
+	}
+	return state, true
+}
+
+func (p place) String() string {
+	switch p {
+	case placeRing:
+		return "its turn"
+	case placeUnproven:
+		return "a slot for endpoints that have not answered well lately"
+	case placeSlow:
+		return "its slow attempts, or free slots"
+	case placeUnsettled:
+		return "writes of its partition to Kafka"
+	default:
+		return ""
+	}
+}
+
+// Load is how much a Dispatcher has to do at one moment.
+type Load struct {
+	InFlight int   // POSTs
+	Queued   int   // deliveries in lanes
+	Bytes    int64 // of those, with their overhead
+	Lanes    int
+}
+
+// Load reports how much there is to do now.
+func (d *Dispatcher) Load() Load {
+	s := d.lanes
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Load{InFlight: s.inFlight, Queued: s.queued, Bytes: s.bytes, Lanes: len(s.byID)}
+}

@@ -1,0 +1,131 @@
+// Package metrics holds every metric that Milena exports: names, help, labels and
+// buckets stand in this one file. It is called by internal/app only; the packages
+// that do the work know hooks and no Prometheus.
+//
+// Labels come from closed sets, never from what a producer or a customer wrote.
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Metrics are one process's metrics, in a registry of their own.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	attempts      *prometheus.CounterVec
+	attemptTime   prometheus.Histogram
+	dispatchDelay prometheus.Histogram
+	dead          *prometheus.CounterVec
+	duplicates    prometheus.Counter
+	misrouted     prometheus.Counter
+	interrupted   *prometheus.CounterVec
+	parked        *prometheus.CounterVec
+	released      prometheus.Counter
+}
+
+// seconds are buckets from a millisecond to a minute.
+var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 60}
+
+// New makes the metrics of a process of that version.
+func New(version string) *Metrics {
+	m := &Metrics{
+		Registry: prometheus.NewRegistry(),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "milena_attempts_total",
+			Help: "Attempts that came to an outcome, and deliveries that ended without one. Sum over processes.",
+		}, []string{"outcome", "status_class", "error_class", "origin"}),
+		attemptTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "milena_attempt_duration_seconds", Buckets: seconds,
+			Help: "From the start of an attempt to its answer. Sum the buckets over processes.",
+		}),
+		dispatchDelay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "milena_dispatch_delay_seconds", Buckets: seconds,
+			Help: "From when a delivery was ready to the first byte of its request: our own service level. Sum the buckets over processes.",
+		}),
+		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "milena_dead_letters_total", Help: "Deliveries that died, by reason. Sum over processes.",
+		}, []string{"reason"}),
+		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "milena_duplicates_dropped_total", Help: "Copies of one attempt that were dropped before they were POSTed. Sum over processes.",
+		}),
+		misrouted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "milena_misrouted_total", Help: "Records found in another partition than their endpoint's, and sent on. Sum over processes.",
+		}),
+		interrupted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "milena_interrupted_total", Help: "Attempts that came to no outcome for a reason of our own. Sum over processes.",
+		}, []string{"error_class"}),
+		parked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "milena_parked_total", Help: "Writes to a tier: first ones and moves from tier to tier. Sum over processes.",
+		}, []string{"tier"}),
+		released: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "milena_released_total", Help: "Deliveries that were due and went back to the deliveries topic. Sum over processes.",
+		}),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "milena_build_info", Help: "1, with the version of this process.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	info.Set(1)
+	m.Registry.MustRegister(info, m.attempts, m.attemptTime, m.dispatchDelay, m.dead, m.duplicates, m.misrouted,
+		m.interrupted, m.parked, m.released,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Gauge registers a figure that is asked for at each scrape.
+func (m *Metrics) Gauge(name, help string, value func() float64) {
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// Attempted counts an attempt record.
+func (m *Metrics) Attempted(a *schemas.Attempt) {
+	m.attempts.WithLabelValues(string(a.Outcome), statusClass(a.Status), string(a.ErrorClass), originOf(a)).Inc()
+	if a.Outcome == schemas.OutcomeDead {
+		m.dead.WithLabelValues(string(a.Reason)).Inc()
+	}
+	if a.Duration > 0 {
+		m.attemptTime.Observe(a.Duration / 1000)
+		m.dispatchDelay.Observe(a.Delay / 1000)
+	}
+}
+
+func statusClass(status int) string {
+	if status == 0 {
+		return ""
+	}
+	return strconv.Itoa(status/100) + "xx"
+}
+
+func originOf(a *schemas.Attempt) string {
+	switch {
+	case a.Number > 1:
+		return "retry"
+	case a.Generation > 0 || a.Run != "":
+		return "replay"
+	default:
+		return "first"
+	}
+}
+
+// Duplicate counts a copy that was dropped.
+func (m *Metrics) Duplicate() { m.duplicates.Inc() }
+
+// Misrouted counts a record that was sent on.
+func (m *Metrics) Misrouted() { m.misrouted.Inc() }
+
+// Interrupted counts an attempt that came to no outcome.
+func (m *Metrics) Interrupted(class schemas.ErrorClass) {
+	m.interrupted.WithLabelValues(string(class)).Inc()
+}
+
+// Parked counts a write to a tier, by its label.
+func (m *Metrics) Parked(tier string) { m.parked.WithLabelValues(tier).Inc() }
+
+// Released counts a delivery that went back when it was due.
+func (m *Metrics) Released() { m.released.Inc() }
