@@ -1,0 +1,104 @@
+package devmode
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// tally counts what the attempts topic says. One goroutine owns it.
+type tally struct {
+	delivered int
+	failed    int // attempts that will be tried again
+	dead      int
+	waiting   map[string]time.Time // delivery id, next try
+	reasons   map[schemas.Reason]int
+
+	seconds [10]int // delivered in each of the last seconds
+	newest  int64   // unix second of the newest of them
+}
+
+func newTally() *tally {
+	return &tally{waiting: map[string]time.Time{}, reasons: map[schemas.Reason]int{}}
+}
+
+func (t *tally) add(a *schemas.Attempt, now time.Time) {
+	switch a.Outcome {
+	case schemas.OutcomeDelivered:
+		t.delivered++
+		t.advance(now)
+		t.seconds[t.newest%int64(len(t.seconds))]++
+		delete(t.waiting, a.DeliveryID)
+	case schemas.OutcomeRetry:
+		t.failed++
+		t.waiting[a.DeliveryID] = a.NextTry
+	case schemas.OutcomeDead:
+		t.dead++
+		t.reasons[a.Reason]++
+		delete(t.waiting, a.DeliveryID)
+	}
+}
+
+// advance empties the seconds that have passed since the newest.
+func (t *tally) advance(now time.Time) {
+	n := int64(len(t.seconds))
+	for passed := min(now.Unix()-t.newest, n); passed > 0; passed-- {
+		t.seconds[(now.Unix()-passed+1)%n] = 0
+	}
+	t.newest = max(t.newest, now.Unix())
+}
+
+// rate is deliveries a second over the last whole seconds.
+func (t *tally) rate(now time.Time) float64 {
+	t.advance(now)
+	sum := 0
+	for i, n := range t.seconds {
+		if int64(i) != t.newest%int64(len(t.seconds)) { // the current one is not over
+			sum += n
+		}
+	}
+	return float64(sum) / float64(len(t.seconds)-1)
+}
+
+// Gauges are what only the running process knows.
+type Gauges struct {
+	InFlight int // requests being made
+	Held     int // deliveries in the hold topic
+}
+
+// status is the line at the bottom of the terminal.
+func (t *tally) status(now time.Time, events int, g Gauges) string {
+	return fmt.Sprintf("%d events  %.1f delivered/s  %d in flight  %d held  %d waiting  %d dead",
+		events, t.rate(now), g.InFlight, g.Held, len(t.waiting), t.dead)
+}
+
+// summary is what happened, in whole sentences.
+func (t *tally) summary(events, deliveries int, r Received, g Gauges) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s sent, %s for endpoints: %d delivered, %d waiting for their next try, %d held, %d dead.\n",
+		count(events, "event"), count(deliveries, "delivery"), t.delivered, len(t.waiting), g.Held, t.dead)
+	if r.Requests > 0 {
+		fmt.Fprintf(&b, "The echo receiver got %s and verified every signature: %d were right, %d wrong.\n", count(r.Requests, "request"), r.Verified, r.Bad)
+	}
+	if t.failed > 0 {
+		fmt.Fprintf(&b, "%s failed and was or will be tried again: milena attempts --failed\n", count(t.failed, "attempt"))
+	}
+	for _, reason := range schemas.Reasons {
+		if n := t.reasons[reason]; n > 0 {
+			fmt.Fprintf(&b, "%s (%s): milena dlq list\n", count(n, "dead letter"), reason)
+		}
+	}
+	return b.String()
+}
+
+func count(n int, what string) string {
+	switch {
+	case n == 1:
+		return "1 " + what
+	case strings.HasSuffix(what, "y"):
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(what, "y"))
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,67 @@
+package devmode
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+func TestTallyFollowsDeliveriesToTheirEnd(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	tl := newTally()
+	tl.add(&schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeRetry}, now)
+	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry}, now)
+	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry}, now)
+	tl.add(&schemas.Attempt{DeliveryID: "c", Outcome: schemas.OutcomeDelivered}, now)
+	if got := tl.status(now, 3, Gauges{InFlight: 2, Held: 1}); got != "3 events  0.0 delivered/s  2 in flight  1 held  2 waiting  0 dead" {
+		t.Error(got)
+	}
+	tl.add(&schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeDelivered}, now)
+	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeDead, Reason: schemas.ReasonExhausted}, now)
+	got := tl.summary(1, 3, Received{Requests: 5, Verified: 5}, Gauges{})
+	for _, want := range []string{"1 event sent, 3 deliveries for endpoints: 2 delivered, 0 waiting", "5 were right, 0 wrong", "3 attempts failed", "1 dead letter (exhausted)"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+}
+
+func TestRateIsThatOfTheLastSeconds(t *testing.T) {
+	tl, now := newTally(), time.Unix(1_800_000_000, 0)
+	for range 18 {
+		tl.add(&schemas.Attempt{Outcome: schemas.OutcomeDelivered}, now)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  float64
+	}{{0, 0}, {time.Second, 2}, {9 * time.Second, 2}, {10 * time.Second, 0}, {time.Hour, 0}} {
+		if got := tl.rate(now.Add(c.after)); got != c.want {
+			t.Errorf("after %s: %v, want %v", c.after, got, c.want)
+		}
+	}
+}
+
+func TestTheStatusLineStaysBelowTheOthers(t *testing.T) {
+	var b bytes.Buffer
+	s := &screen{out: &b, terminal: true, width: func() int { return 8 }}
+	s.setStatus("0123456789")
+	s.line("first")
+	if _, err := s.Write([]byte("log\n")); err != nil {
+		t.Fatal(err)
+	}
+	s.setStatus("")
+	want := clearLine + "0123456" + clearLine + "first\n0123456" + clearLine + "log\n0123456" + clearLine
+	if b.String() != want {
+		t.Errorf("%q", b.String())
+	}
+	b.Reset()
+	s = &screen{out: &b}
+	s.setStatus("status")
+	s.line("first")
+	if b.String() != "first\n" {
+		t.Errorf("%q", b.String())
+	}
+}
