@@ -68,24 +68,31 @@ func (e *Egress) check(ctx context.Context, addr string) (target, error) {
 
 // dial makes the TCP connection for a URL, directly or through the proxy.
 func (e *Egress) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	c, err := e.connect(ctx, addr, false)
+	if err != nil {
+		return nil, err // never a nil *conn in a net.Conn
+	}
+	return c, nil
+}
+
+func (e *Egress) connect(ctx context.Context, addr string, private bool) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
 	defer cancel()
 	t, err := e.check(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	var conn net.Conn
+	var c net.Conn
 	if e.proxy != nil {
-		conn, err = e.proxy.connect(ctx, t)
+		c, err = e.proxy.connect(ctx, t)
 	} else {
-		conn, err = e.race(ctx, t)
+		c, err = e.race(ctx, t)
 	}
 	if err != nil {
 		e.dns.forget(t.host)
 		return nil, err
 	}
-	e.open.Add(1)
-	return &countedConn{Conn: conn, open: &e.open}, nil
+	return newConn(c, &e.open, private), nil
 }
 
 // race connects to the addresses of a target, families in turn, each a stagger

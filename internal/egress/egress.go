@@ -3,7 +3,6 @@ package egress
 import (
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -85,7 +84,6 @@ func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	e := (*Egress)(r)
 	switch req.URL.Scheme {
 	case "https":
-		req = e.noResend(req)
 	case "http":
 		if !e.cfg.AllowHTTP {
 			closeBody(req)
@@ -95,7 +93,7 @@ func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, &BlockedError{Host: req.URL.Host, Rule: "scheme " + req.URL.Scheme + " is not http or https"}
 	}
-	resp, err := e.transport.RoundTrip(req)
+	resp, err := e.send(req)
 	if err != nil {
 		return nil, mark(req, err)
 	}
@@ -127,27 +125,6 @@ func closeBody(req *http.Request) {
 	if req.Body != nil {
 		req.Body.Close()
 	}
-}
-
-// noResend keeps net/http from sending a POST again that was processed. Over HTTP/2
-// it repeats a request after GOAWAY and REFUSED_STREAM, which say that it was not
-// processed, but also after a peer's PROTOCOL_ERROR, which does not; it asks for
-// the body again each time. Which of them it was is not told, so a repeat is
-// refused whenever a peer sent PROTOCOL_ERROR since this request began: at worst a
-// repeat that would have been safe becomes an attempt of class reset.
-func (e *Egress) noResend(req *http.Request) *http.Request {
-	if req.GetBody == nil {
-		return req
-	}
-	get, before := req.GetBody, e.h2Aborts.Load()
-	own := *req // a RoundTripper must not change the caller's request
-	own.GetBody = func() (io.ReadCloser, error) {
-		if e.h2Aborts.Load() != before {
-			return nil, resendError{}
-		}
-		return get()
-	}
-	return &own
 }
 
 func (e *Egress) countH2(errType string) {

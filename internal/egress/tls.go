@@ -24,18 +24,23 @@ func tlsConfig(c Config, protos ...string) *tls.Config {
 
 // dialTLS makes the connection for an https URL. The handshake is made here and
 // not by net/http, because what fails in it has no type there.
-func (e *Egress) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	raw, err := e.dial(ctx, network, addr)
+func (e *Egress) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) {
+	raw, err := e.connect(ctx, addr, true)
 	if err != nil {
 		return nil, err
 	}
 	host, _, _ := net.SplitHostPort(addr)
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
 	defer cancel()
-	return handshake(ctx, raw, e.tls, host)
+	c, err := handshake(ctx, raw, e.tls, host)
+	if err != nil {
+		return nil, err
+	}
+	raw.handshaken(c.ConnectionState().NegotiatedProtocol)
+	return c, nil
 }
 
-func handshake(ctx context.Context, raw net.Conn, base *tls.Config, host string) (net.Conn, error) {
+func handshake(ctx context.Context, raw net.Conn, base *tls.Config, host string) (*tls.Conn, error) {
 	cfg := base.Clone()
 	cfg.ServerName = strings.TrimSuffix(host, ".")
 	conn := tls.Client(raw, cfg)

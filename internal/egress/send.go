@@ -1,0 +1,86 @@
+package egress
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+)
+
+// maxRedials bounds how many kept connections may turn out to be closed for one
+// attempt; then the attempt fails.
+const maxRedials = 4
+
+// flight is one request on its way: which connection it has, and whether a byte of
+// it may have left.
+//
+// net/http repeats a POST by itself only when its own bookkeeping shows that
+// nothing was written. There is a gap in it: when its reading goroutine sees the
+// end of an idle connection just after that was chosen for a request, the request
+// fails ("server closed idle connection") though nothing was written. The bytes
+// counted in conn close the gap.
+type flight struct {
+	trace  httptrace.ClientTrace
+	conn   *conn // nil: none yet, or HTTP/2, whose connections carry several requests
+	before int64
+	reused bool
+}
+
+func (f *flight) gotConn(info httptrace.GotConnInfo) {
+	f.conn = nil
+	inner := info.Conn
+	if t, ok := inner.(*tls.Conn); ok {
+		if t.ConnectionState().NegotiatedProtocol == "h2" {
+			return
+		}
+		inner = t.NetConn()
+	}
+	if c, ok := inner.(*conn); ok {
+		f.conn, f.before, f.reused = c, c.written.Load(), info.Reused
+	}
+}
+
+// untouched reports that the request was given a kept connection and that not one
+// byte was written to it since. net/http returns only after its writer has ended.
+func (f *flight) untouched() bool {
+	return f.conn != nil && f.reused && f.conn.written.Load() == f.before
+}
+
+// send makes one POST, on as many kept connections as turn out to be closed.
+func (e *Egress) send(req *http.Request) (*http.Response, error) {
+	f := &flight{}
+	f.trace.GotConn = f.gotConn
+	own := req.WithContext(httptrace.WithClientTrace(req.Context(), &f.trace))
+	if req.URL.Scheme == "https" && req.GetBody != nil {
+		own.GetBody = e.noResend(req.GetBody)
+	}
+	for try := 0; ; try++ {
+		resp, err := e.transport.RoundTrip(own)
+		if err == nil || try == maxRedials || req.GetBody == nil || req.Context().Err() != nil || !f.untouched() {
+			return resp, err
+		}
+		body, berr := req.GetBody()
+		if berr != nil {
+			return nil, err
+		}
+		again := *own
+		again.Body = body
+		own = &again
+	}
+}
+
+// noResend keeps net/http from sending a POST again that was processed. Over HTTP/2
+// it repeats a request after GOAWAY and REFUSED_STREAM, which say that it was not
+// processed, but also after a peer's PROTOCOL_ERROR, which does not; it asks for
+// the body again each time. Which of them it was is not told, so a repeat is
+// refused whenever a peer sent PROTOCOL_ERROR since this request began: at worst a
+// repeat that would have been safe becomes an attempt of class reset.
+func (e *Egress) noResend(get func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
+	before := e.h2Aborts.Load()
+	return func() (io.ReadCloser, error) {
+		if e.h2Aborts.Load() != before {
+			return nil, resendError{}
+		}
+		return get()
+	}
+}
