@@ -55,8 +55,8 @@ type Written struct {
 // Order: writes to one partition land in the order in which Write was called, as
 // long as the client can retry inside (all that a broker, an election or a network
 // does). When a batch is refused outright (too large, not authorized, topic gone),
-// what was handed in up to then lands in order among itself, but later writes that
-// were already on their way may land before it. Offsets tell the truth.
+// what was refused is sent again in its order, but what reaches the client between
+// a refusal and our learning of it goes first. Offsets tell the truth.
 //
 // Repeats: a record is written twice only if the client lost track of what became
 // of it and its producer id had to be made anew (a recreated topic, Close and a

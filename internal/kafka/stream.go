@@ -19,7 +19,8 @@ import (
 // of them are sent, each when nothing of the partition is left in the client. The
 // size of a round is found as TCP finds its window: halved when it was refused as
 // too large (down to one record, whose refusal is believed), one after any other
-// error, doubled after a success, until one takes all that wait.
+// error; after a success doubled, or above the last halving a little more, until one
+// takes all that wait.
 //
 // Lock order: mu, then the client's locks. The client calls finished without
 // holding any of its own.
@@ -34,6 +35,7 @@ type stream struct {
 	sent       int           // of them, in the client
 	mending    bool          //
 	group      int           // size of the next round
+	slowFrom   int           // from this size on it grows slowly; 0: never
 	failed     int           // writes of this round that came back
 	err        error         // the last error; nil when flowing
 	roundErr   error         // of this round; one that is not "too large" wins
@@ -156,7 +158,7 @@ func (wr *write) finished(r *kgo.Record, err error) {
 // fail notes that a write came back; s.mu is held.
 func (s *stream) fail(err error) {
 	if !s.mending {
-		s.mending, s.group, s.backoff, s.failed, s.roundErr = true, 0, 0, 0, nil
+		s.mending, s.group, s.slowFrom, s.backoff, s.failed, s.roundErr = true, 0, 0, 0, 0, nil
 	}
 	s.failed++
 	s.err = err
@@ -174,9 +176,10 @@ func (s *stream) plan() {
 	case s.w.aborting.Load():
 		return // abort takes the rest
 	case err == nil:
-		s.group, s.backoff = 2*max(s.group, 1), 0
+		s.group, s.backoff = s.grown(), 0
 	case isTooLarge(err):
 		s.group, s.backoff = max(1, failed/2), 0
+		s.slowFrom = s.group
 	default:
 		s.group = 1
 		s.backoff = min(max(2*s.backoff, s.w.opts.retryMin), s.w.opts.retryMax)
@@ -185,6 +188,14 @@ func (s *stream) plan() {
 		return
 	}
 	s.send(err == nil)
+}
+
+// grown is the size of the round after one that landed.
+func (s *stream) grown() int {
+	if s.slowFrom > 0 && s.group >= s.slowFrom {
+		return s.group + 1 + s.group/8
+	}
+	return max(1, s.group) * 2
 }
 
 // send sends one round; s.mu is held and nothing is in the client. After a good
