@@ -36,6 +36,13 @@ func (l *Loaded) check(needBrokers bool) (problems []Problem) {
 		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
 			bad("egress.proxy", "want a URL such as http://proxy:3128 or socks5://proxy:1080")
 		}
+	} else if l.Egress.ProxyDNS {
+		bad("egress.proxy_dns", "want egress.proxy too: there is no proxy that could resolve names")
+	}
+	for _, host := range l.Egress.AllowHosts {
+		if _, err := netip.ParseAddr(host); err == nil {
+			bad("egress.allow_hosts", "want names; allow the address "+host+" by egress.allow_cidrs")
+		}
 	}
 	for _, tier := range []time.Duration{0, 10 * time.Second} {
 		if !slices.Contains(l.Retry.Tiers, tier) {

@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"github.com/milena-project/milena/internal/egress"
 )
 
 // Config is the effective configuration, grouped as the YAML is. What each field
@@ -101,8 +103,9 @@ type Egress struct {
 	AllowCIDRs []netip.Prefix
 	AllowHosts []string
 	AllowHTTP  bool
-	Ports      []PortRange
+	Ports      []egress.PortRange
 	Proxy      string
+	ProxyDNS   bool
 }
 
 // HTTP is where a process listens.

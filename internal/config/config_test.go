@@ -141,6 +141,8 @@ func TestSingleWrongSettings(t *testing.T) {
 		{"http.debug_addr: 0.0.0.0:6060", "loopback"},
 		{"http.addr: 8080", "an address such as"},
 		{"egress.proxy: proxy:3128", "http://proxy:3128"},
+		{"egress.proxy_dns: true", "want egress.proxy too"},
+		{"egress.allow_hosts: [10.0.0.1]", "by egress.allow_cidrs"},
 		{"egress.ports: [0]", "ports and ranges"},
 		{"egress.ports: [443-80]", "ports and ranges"},
 		{"retry.tiers: [10s, 1h]", "want 0s among them"},

@@ -2,7 +2,9 @@ package config
 
 import (
 	"log/slog"
+	"net/url"
 
+	"github.com/milena-project/milena/internal/egress"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
@@ -34,4 +36,14 @@ func (c *Config) KafkaConfig(logger *slog.Logger) kafka.Config {
 			OAuth: kafka.OAuthConfig{TokenURL: o.TokenURL, ClientID: o.ClientID, ClientSecret: o.ClientSecret, ClientSecretFile: o.ClientSecretFile,
 				Scopes: o.Scopes, Audience: o.Audience, Extensions: o.Extensions, CAFile: o.CAFile}},
 	}
+}
+
+// EgressConfig is where requests to endpoints may go.
+func (c *Config) EgressConfig() egress.Config {
+	e := egress.Config{AllowCIDRs: c.Egress.AllowCIDRs, AllowHosts: c.Egress.AllowHosts, AllowHTTP: c.Egress.AllowHTTP,
+		AllowedPorts: c.Egress.Ports, ProxyDNS: c.Egress.ProxyDNS}
+	if c.Egress.Proxy != "" {
+		e.Proxy, _ = url.Parse(c.Egress.Proxy) // checked when it was loaded
+	}
+	return e
 }

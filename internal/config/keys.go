@@ -143,6 +143,8 @@ var Keys = []Key{
 		Doc: "Ports and ranges of ports that requests may go to."},
 	{Path: "egress.proxy", URL: true, field: func(c *Config) any { return &c.Egress.Proxy },
 		Doc: "A forward proxy for all requests to endpoints: http://, https:// or socks5://."},
+	{Path: "egress.proxy_dns", Default: "false", field: func(c *Config) any { return &c.Egress.ProxyDNS },
+		Doc: "Let the proxy resolve names. Then the proxy must refuse private addresses itself."},
 
 	{Path: "http.addr", Default: ":8080", field: func(c *Config) any { return (*address)(&c.HTTP.Addr) },
 		Doc: "Where /metrics, /healthz and /readyz are served."},

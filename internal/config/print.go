@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/milena-project/milena/internal/egress"
 )
 
 // Value is one setting as it is printed: masked, with its source.
@@ -60,8 +62,8 @@ func (l *Loaded) textOf(key *Key) string {
 		return join(*f, shortDuration)
 	case *[]netip.Prefix:
 		return join(*f, netip.Prefix.String)
-	case *[]PortRange:
-		return join(*f, PortRange.String)
+	case *[]egress.PortRange:
+		return join(*f, egress.PortRange.String)
 	}
 	return ""
 }

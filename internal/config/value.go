@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/milena-project/milena/internal/egress"
 )
 
 // Size is a number of bytes, written as 64KiB or 512MiB.
@@ -46,17 +48,6 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
-// PortRange is a range of TCP ports, both ends included.
-type PortRange struct{ First, Last uint16 }
-
-// String writes 443 or 1024-65535.
-func (p PortRange) String() string {
-	if p.First == p.Last {
-		return strconv.Itoa(int(p.First))
-	}
-	return fmt.Sprintf("%d-%d", p.First, p.Last)
-}
-
 // The kinds that are told apart by more than their Go type.
 type (
 	path      string   // of a file; relative to the YAML file that names it
@@ -80,7 +71,7 @@ func parse(field any, words []string) (want string) {
 		return parseList(f, words, "durations such as 10s,5m,2h", parseDuration)
 	case *[]netip.Prefix:
 		return parseList(f, words, "address ranges such as 10.1.0.0/16,fd00::/8", parsePrefix)
-	case *[]PortRange:
+	case *[]egress.PortRange:
 		return parseList(f, words, "ports and ranges such as 443,1024-65535", parsePorts)
 	default:
 		return parseOne(field, strings.Join(words, ","))
@@ -197,23 +188,16 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-func parsePorts(s string) (PortRange, error) {
-	first, last, ranged := strings.Cut(s, "-")
-	if !ranged {
-		last = first
-	}
-	a, errA := strconv.ParseUint(first, 10, 16)
-	b, errB := strconv.ParseUint(last, 10, 16)
-	if errA != nil || errB != nil || a == 0 || a > b {
-		return PortRange{}, strconv.ErrSyntax
-	}
-	return PortRange{First: uint16(a), Last: uint16(b)}, nil
+func parsePorts(s string) (egress.PortRange, error) {
+	var p egress.PortRange
+	err := p.UnmarshalText([]byte(s))
+	return p, err
 }
 
 // isList reports whether a value of this kind has items.
 func isList(field any) bool {
 	switch field.(type) {
-	case *[]string, *addresses, *pairs, *[]time.Duration, *[]netip.Prefix, *[]PortRange:
+	case *[]string, *addresses, *pairs, *[]time.Duration, *[]netip.Prefix, *[]egress.PortRange:
 		return true
 	}
 	return false
@@ -242,7 +226,7 @@ func kindName(field any) string {
 		return "durations"
 	case *[]netip.Prefix:
 		return "ranges"
-	case *[]PortRange:
+	case *[]egress.PortRange:
 		return "ports"
 	case *[]string:
 		return "list"

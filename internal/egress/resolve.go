@@ -48,6 +48,11 @@ func (c *cache) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 		return a.addrs, nil
 	}
 	addrs, err := c.next.LookupNetIP(ctx, "ip", host)
+	for i, a := range addrs {
+		// net.Resolver writes IPv4 answers as ::ffff:a.b.c.d, which the guard refuses
+		// as a spelling. What they map to is what is judged and dialled.
+		addrs[i] = a.Unmap()
+	}
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
