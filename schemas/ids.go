@@ -16,16 +16,22 @@ var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 // SHA-256(source, NUL, id). It depends on nothing else, so every attempt, replay,
 // endpoint and producer's duplicate of one event has the same one, and it holds
 // no full stop (Standard Webhooks signs id.timestamp.body).
-func MessageID(source, id string) string {
-	h := sha256.New()
-	h.Write([]byte(source))
-	h.Write([]byte{0})
-	h.Write([]byte(id))
-	var sum [sha256.Size]byte
-	h.Sum(sum[:0])
+func MessageID(source, id string) string { return "msg_" + hash26(source, id) }
+
+// hash26 is the first 130 bits of the SHA-256 of the parts with NULs between them.
+func hash26(parts ...string) string {
+	var stack [256]byte
+	b := stack[:0]
+	for i, part := range parts {
+		if i > 0 {
+			b = append(b, 0)
+		}
+		b = append(b, part...)
+	}
+	sum := sha256.Sum256(b)
 	var text [56]byte
 	lowerBase32.Encode(text[:], sum[:])
-	return "msg_" + string(text[:26])
+	return string(text[:26])
 }
 
 // Origin is where the first record of a delivery that Milena saw stands. It is

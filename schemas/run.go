@@ -1,0 +1,90 @@
+package schemas
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// RunKind is what a run does to what its filter selects.
+type RunKind string
+
+const (
+	RunReplay  RunKind = "replay"  // writes dead letters to deliveries again
+	RunDiscard RunKind = "discard" // writes their tombstones
+	RunResend  RunKind = "resend"  // writes new deliveries of old events
+	RunImport  RunKind = "import"  // writes exported dead letters to dlq
+)
+
+// RunKinds lists every RunKind.
+var RunKinds = []RunKind{RunReplay, RunDiscard, RunResend, RunImport}
+
+// RunState is how far a run has come. A run that is running but was not updated
+// for RunStale is interrupted: it may be resumed.
+type RunState string
+
+const (
+	RunRunning   RunState = "running"
+	RunDone      RunState = "done"
+	RunCancelled RunState = "cancelled"
+	RunFailed    RunState = "failed" // Error says why
+)
+
+// RunStates lists every RunState.
+var RunStates = []RunState{RunRunning, RunDone, RunCancelled, RunFailed}
+
+// A runner rewrites its record every RunBeat; one older than RunStale is not live.
+const (
+	RunBeat  = 5 * time.Second
+	RunStale = 30 * time.Second
+)
+
+// Run is one record of the runs topic, keyed by ID: a job over many dead letters
+// or deliveries. The runner that claimed it is the only writer.
+type Run struct {
+	ID     string  `json:"id"`
+	Kind   RunKind `json:"kind"`
+	Who    string  `json:"who"`
+	Why    string  `json:"why,omitempty"`
+	Runner string  `json:"runner"` // host and process that claimed it last
+
+	Filter     json.RawMessage `json:"filter"`                // as resolved: times are absolute
+	Endpoints  []string        `json:"endpoints,omitempty"`   // that it claims; empty: all
+	ToEndpoint string          `json:"to_endpoint,omitempty"` // where another endpoint than the letter's gets it
+	Rate       float64         `json:"rate,omitempty"`        // a second; 0: unlimited
+
+	// Snapshot is the end offset of each partition when the run was made: what
+	// lies at or behind it is not the run's.
+	Snapshot map[int32]int64 `json:"snapshot"`
+	Counts   RunCounts       `json:"counts"`
+	State    RunState        `json:"state"`
+	Error    string          `json:"error,omitempty"`
+
+	Started  time.Time `json:"started"`
+	Updated  time.Time `json:"updated"`
+	Finished time.Time `json:"finished,omitzero"`
+}
+
+// RunCounts counts what a run did, over all its runners.
+type RunCounts struct {
+	Matched int64            `json:"matched"`           // selected by the filter within the snapshot
+	Written int64            `json:"written"`           // acknowledged
+	Skipped map[string]int64 `json:"skipped,omitempty"` // why, such as endpoint_disabled
+}
+
+// Live reports whether some runner is at work on the run.
+func (r *Run) Live(now time.Time) bool {
+	return r.State == RunRunning && now.Sub(r.Updated) < RunStale
+}
+
+// RunControl is a wish of somebody else's for a run; its key is RunControlKey, so
+// that the runner stays the only writer of the run's own record.
+type RunControl struct {
+	Run    string    `json:"run"`
+	Cancel bool      `json:"cancel"`
+	Who    string    `json:"who"`
+	Why    string    `json:"why,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// RunControlKey is the key of the RunControl of a run.
+func RunControlKey(run string) string { return run + ".control" }
