@@ -12,6 +12,34 @@ type HookParked interface {
 	OnParked(tier time.Duration)
 }
 
+// HookReleased is told of every delivery that is back on the deliveries topic. late
+// is how long after its not-before time that was acknowledged.
+type HookReleased interface {
+	OnReleased(late time.Duration)
+}
+
+// HookBacklog is told, every ReleaserConfig.BacklogEvery, what waits in the tiers.
+type HookBacklog interface {
+	OnBacklog(tiers []TierBacklog)
+}
+
+// HookHeld is told how much waits in memory for the last ten seconds: every second,
+// and only while it changes.
+type HookHeld interface {
+	OnHeld(records int, bytes int64)
+}
+
+// HookSkew is told how far the broker's clock is ahead of the clock of the process
+// that parked a record (negative: behind). It decides nothing; it is there to be alarmed on.
+type HookSkew interface {
+	OnSkew(ahead time.Duration)
+}
+
+// HookClockJump is told when the wall clock moved against the monotonic one.
+type HookClockJump interface {
+	OnClockJump(by time.Duration)
+}
+
 // hooksOf picks the hooks of one kind, once, so that the hot path asserts nothing.
 func hooksOf[H any](hooks []Hook) []H {
 	var out []H

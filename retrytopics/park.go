@@ -105,7 +105,7 @@ func (p *Parker) park(d *schemas.Delivery, done func(error)) {
 	// Readers look at it and not at the broker's time of append: only the clocks
 	// of Milena's own processes decide.
 	hop.HopUntil = now.Add(tier)
-	hop.Released = time.Time{}
+	hop.Released, hop.Claim = time.Time{}, 0
 
 	// Any partition of the tier would do. The hash of the endpoint spreads them
 	// and keeps the order of one endpoint's records as far as a tier can.

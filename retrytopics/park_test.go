@@ -97,7 +97,7 @@ func TestParkWritesTheWholeDeliveryToTheTierItsTimeAsksFor(t *testing.T) {
 	w := &logWriter{}
 	p := newTestParker(t, w, &letters{}, func() time.Time { return epoch }, nil)
 	d := delivery("ep_1", 7)
-	d.Attempt, d.LastStatus, d.NotBefore, d.Released = 2, 503, epoch.Add(31*time.Minute), epoch.Add(-time.Hour)
+	d.Attempt, d.LastStatus, d.NotBefore, d.Released, d.Claim = 2, 503, epoch.Add(31*time.Minute), epoch.Add(-time.Hour), 5
 	before := d
 	acked := 0
 	p.Park(&d, func() { acked++ })
@@ -116,7 +116,7 @@ func TestParkWritesTheWholeDeliveryToTheTierItsTimeAsksFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.ID() != d.ID() || got.Attempt != 2 || got.LastStatus != 503 || !got.NotBefore.Equal(d.NotBefore) ||
-		!got.HopUntil.Equal(epoch.Add(30*time.Minute)) || !got.Released.IsZero() || len(got.Extra) != 1 {
+		!got.HopUntil.Equal(epoch.Add(30*time.Minute)) || !got.Released.IsZero() || got.Claim != 0 || len(got.Extra) != 1 {
 		t.Errorf("read back %+v", got)
 	}
 }
