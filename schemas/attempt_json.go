@@ -16,8 +16,10 @@ const MaxAttemptLen = 8 << 10
 // UTF-8 becomes U+FFFD, NaN and infinities 0. It allocates only to grow b.
 func AppendAttempt(b []byte, a *Attempt) []byte {
 	start := len(b)
-	all := attemptCut{field: math.MaxInt, headers: math.MaxInt, body: math.MaxInt}
-	if b = appendAttempt(b, a, all); len(b)-start <= MaxAttemptLen {
+	// A field that reaches this limit makes the record too long by itself, so what
+	// is within the bound was not cut.
+	whole := attemptCut{field: MaxAttemptLen, headers: math.MaxInt, body: MaxAttemptLen}
+	if b = appendAttempt(b, a, whole); len(b)-start <= MaxAttemptLen {
 		return b
 	}
 	return appendAttemptCut(b[:start], a)
@@ -31,18 +33,15 @@ type attemptCut struct {
 }
 
 const (
-	cutField   = 480  // 15 of them and the numbers are less than MaxAttemptLen
+	cutField   = 400  // 16 of them, their names and the numbers are less than MaxAttemptLen
 	cutReserve = 100  // names and punctuation of what is added in the next step
 	largeBase  = 6144 // beyond it the attributes are cut too
 )
 
 func appendAttemptCut(b []byte, a *Attempt) []byte {
 	start := len(b)
-	size := func(cut attemptCut) int { // b has grown already: this appends into room that is there
-		n := len(appendAttempt(b, a, cut)) - start
-		return n
-	}
-	cut := attemptCut{field: math.MaxInt, truncated: true}
+	size := func(cut attemptCut) int { return len(appendAttempt(b, a, cut)) - start } // b has grown: there is room
+	cut := attemptCut{field: MaxAttemptLen, truncated: a.ResponseBody != "" || len(a.ResponseHeaders) > 0}
 	base := size(cut)
 	if base > largeBase {
 		cut.field = cutField
@@ -100,7 +99,7 @@ func (w *attemptWriter) name(name string) {
 
 func (w *attemptWriter) text(name, s string) {
 	w.name(name)
-	w.b, _ = appendJSONString(w.b, s, w.cut.field)
+	w.b = appendJSONString(w.b, s, w.cut.field)
 }
 
 func (w *attemptWriter) optional(name, s string) {
@@ -151,9 +150,9 @@ func (w *attemptWriter) response(a *Attempt) {
 				w.b = append(w.b, ',')
 			}
 			w.b = append(w.b, `{"name":`...)
-			w.b, _ = appendJSONString(w.b, h.Name, math.MaxInt)
+			w.b = appendJSONString(w.b, h.Name, MaxAttemptLen)
 			w.b = append(w.b, `,"value":`...)
-			w.b, _ = appendJSONString(w.b, h.Value, math.MaxInt)
+			w.b = appendJSONString(w.b, h.Value, MaxAttemptLen)
 			w.b = append(w.b, '}')
 			if limit -= len(w.b) - start; limit < 0 {
 				w.b = w.b[:start]
@@ -164,7 +163,7 @@ func (w *attemptWriter) response(a *Attempt) {
 	}
 	if a.ResponseBody != "" && w.cut.body > 0 {
 		w.name("response_body")
-		w.b, _ = appendJSONString(w.b, a.ResponseBody, w.cut.body)
+		w.b = appendJSONString(w.b, a.ResponseBody, w.cut.body)
 	}
 	if truncated {
 		w.name("response_truncated")

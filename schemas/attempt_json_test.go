@@ -69,7 +69,7 @@ func TestAnAttemptMeansWhatEncodingJSONWouldWrite(t *testing.T) {
 func TestAnAttemptIsValidAndBoundedWhateverIsInIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := genAttempt(60).Draw(t, "attempt")
-		long := rapid.SampledFrom([]string{"", strings.Repeat("x", 1<<20), strings.Repeat("\x00", 9000), strings.Repeat("💌", 5000)})
+		long := rapid.SampledFrom([]string{"", strings.Repeat("x", 20<<10), strings.Repeat("\x00", 9000), strings.Repeat("💌", 5000)})
 		for _, s := range []*string{&a.ResponseBody, &a.EventID, &a.Subject, &a.URL} {
 			*s += long.Draw(t, "long")
 		}
@@ -85,6 +85,20 @@ func TestAnAttemptIsValidAndBoundedWhateverIsInIt(t *testing.T) {
 			t.Fatalf("cut without saying so")
 		}
 	})
+}
+
+func TestAnAttemptWhoseEveryTextIsLongIsBounded(t *testing.T) {
+	for _, long := range []string{strings.Repeat("x", 400), strings.Repeat("\x00", 70), strings.Repeat("x", 9000), strings.Repeat("💌", 3000)} {
+		a := schemas.Attempt{DeliveryID: long, MessageID: long, EndpointID: long, Tenant: long, EventID: long, Source: long, Type: long, Subject: long,
+			Outcome: schemas.Outcome(long), Reason: schemas.Reason(long), Number: math.MinInt, Generation: math.MinInt, Run: long, ResendOf: long, Origin: long,
+			Status: math.MinInt, ErrorClass: schemas.ErrorClass(long), Error: long, URL: long, Started: recordTime.Add(1), Duration: -1.2345678901234567e-300,
+			Delay: -1.2345678901234567e-300, NotBefore: recordTime.Add(1), NextTry: recordTime.Add(1), Bytes: math.MinInt, ResponseBody: long,
+			ResponseHeaders: []schemas.Pair{{Name: long, Value: long}}}
+		b := schemas.AppendAttempt(nil, &a)
+		if got := read(t, b); len(b) > schemas.MaxAttemptLen || !got.Started.Equal(a.Started) || got.Source == "" {
+			t.Errorf("%d bytes", len(b))
+		}
+	}
 }
 
 func TestALongResponseLosesItsBodyBeforeItsHeaders(t *testing.T) {

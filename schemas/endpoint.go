@@ -6,6 +6,7 @@ import "time"
 // Auto-disable is not here: it is in the endpoint's Health record.
 type EndpointState string
 
+// What administration can make of an endpoint.
 const (
 	StateEnabled  EndpointState = "enabled"
 	StateDisabled EndpointState = "disabled"
@@ -65,6 +66,7 @@ type RateLimit struct {
 // Scheme names a way to sign; see package signer.
 type Scheme string
 
+// The schemes.
 const (
 	SchemeStandard        Scheme = "standard"         // Standard Webhooks v1
 	SchemeStandardEd25519 Scheme = "standard-ed25519" // Standard Webhooks v1a
@@ -106,6 +108,7 @@ type BasicAuth struct {
 // Duration is a time.Duration that JSON writes as 10s or 2h.
 type Duration time.Duration
 
+// String writes d as time.Duration does.
 func (d Duration) String() string { return time.Duration(d).String() }
 
 // MarshalText implements encoding.TextMarshaler.

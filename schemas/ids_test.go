@@ -3,6 +3,8 @@ package schemas_test
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +94,32 @@ func TestTiersAreNamedByTheirDelay(t *testing.T) {
 		if got := (schemas.Names{Prefix: "webhooks."}).Retry(delay); got != want {
 			t.Errorf("%v: %s, want %s", delay, got, want)
 		}
+	}
+}
+
+// Topic and group names are in people's ACLs and configurations.
+func TestNamesBeginWithThePrefix(t *testing.T) {
+	n := schemas.Names{Prefix: "acme."}
+	got := []string{n.Deliveries(), n.Hold(), n.DLQ(), n.Attempts(), n.Endpoints(), n.Health(), n.Runs(), n.Notices(), n.Audit(), n.RetryPrefix(),
+		n.Group("router"), n.RegistryTransactionalID(), schemas.RunControlKey("acme.run")}
+	want := []string{"acme.deliveries", "acme.hold", "acme.dlq", "acme.attempts", "acme.endpoints", "acme.health", "acme.runs", "acme.notices", "acme.audit",
+		"acme.retry.", "acme.router", "acme.registry", "acme.run.control"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestDurationsAreWrittenAsWords(t *testing.T) {
+	b, err := json.Marshal(schemas.Retry{Schedule: []schemas.Duration{schemas.Duration(90 * time.Second)}, MaxAge: schemas.Duration(96 * time.Hour)})
+	if err != nil || string(b) != `{"schedule":["1m30s"],"max_age":"96h0m0s"}` {
+		t.Error(string(b), err)
+	}
+	var r schemas.Retry
+	if err := json.Unmarshal(b, &r); err != nil || time.Duration(r.MaxAge) != 96*time.Hour {
+		t.Error(r, err)
+	}
+	if err := json.Unmarshal([]byte(`{"max_age":"soon"}`), &r); err == nil {
+		t.Error("soon is no duration")
 	}
 }
 

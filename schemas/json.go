@@ -25,9 +25,9 @@ var asciiJSON = func() (t [256]byte) {
 }()
 
 // appendJSONString appends s as a JSON string whose content has at most limit
-// bytes; cut reports that not all of s had room. Also escaped are DEL and the C1
-// controls, which terminals obey, and U+2028 and U+2029, which break JavaScript.
-func appendJSONString(b []byte, s string, limit int) (out []byte, cut bool) {
+// bytes, cut between runes. Also escaped are DEL and the C1 controls, which
+// terminals obey, and U+2028 and U+2029, which break JavaScript.
+func appendJSONString(b []byte, s string, limit int) []byte {
 	b = append(b, '"')
 	end := math.MaxInt // the length of b at which the limit is reached
 	if limit < math.MaxInt-len(b) {
@@ -39,7 +39,7 @@ func appendJSONString(b []byte, s string, limit int) (out []byte, cut bool) {
 			n++
 		}
 		if n-i > end-len(b) {
-			return append(append(b, s[i:i+end-len(b)]...), '"'), true
+			return append(append(b, s[i:i+end-len(b)]...), '"')
 		}
 		b = append(b, s[i:n]...)
 		if i = n; i == len(s) {
@@ -61,11 +61,11 @@ func appendJSONString(b []byte, s string, limit int) (out []byte, cut bool) {
 			b = append(b, '\\', e)
 		}
 		if len(b) > end {
-			return append(b[:before], '"'), true
+			return append(b[:before], '"')
 		}
 		i += width
 	}
-	return append(b, '"'), false
+	return append(b, '"')
 }
 
 func appendUnicodeEscape(b []byte, r rune) []byte {

@@ -11,6 +11,7 @@ import (
 // never null in dlq, because null is a tombstone there.
 type PayloadMark string
 
+// The marks; empty: the value is the payload.
 const (
 	PayloadNull    PayloadMark = "null"    // the record's value was null
 	PayloadOmitted PayloadMark = "omitted" // the broker refused the letter with it

@@ -9,15 +9,32 @@ const DefaultPrefix = "webhooks."
 // so that two installations share a cluster without meeting.
 type Names struct{ Prefix string }
 
+// Deliveries is the topic of work to do now, keyed by endpoint id.
 func (n Names) Deliveries() string { return n.Prefix + "deliveries" }
-func (n Names) Hold() string       { return n.Prefix + "hold" }
-func (n Names) DLQ() string        { return n.Prefix + "dlq" }
-func (n Names) Attempts() string   { return n.Prefix + "attempts" }
-func (n Names) Endpoints() string  { return n.Prefix + "endpoints" }
-func (n Names) Health() string     { return n.Prefix + "health" }
-func (n Names) Runs() string       { return n.Prefix + "runs" }
-func (n Names) Notices() string    { return n.Prefix + "notices" }
-func (n Names) Audit() string      { return n.Prefix + "audit" }
+
+// Hold is the topic of work that cannot be sent now, keyed by endpoint id.
+func (n Names) Hold() string { return n.Prefix + "hold" }
+
+// DLQ is the topic of dead letters, keyed by LetterKey.
+func (n Names) DLQ() string { return n.Prefix + "dlq" }
+
+// Attempts is the topic of Attempt records, keyed by endpoint id.
+func (n Names) Attempts() string { return n.Prefix + "attempts" }
+
+// Endpoints is the topic of Endpoint records, keyed by id.
+func (n Names) Endpoints() string { return n.Prefix + "endpoints" }
+
+// Health is the topic of Health records, keyed by endpoint id.
+func (n Names) Health() string { return n.Prefix + "health" }
+
+// Runs is the topic of Run records, keyed by id, and RunControl records.
+func (n Names) Runs() string { return n.Prefix + "runs" }
+
+// Notices is the topic of Notice records, keyed by id.
+func (n Names) Notices() string { return n.Prefix + "notices" }
+
+// Audit is the topic of Audit records, keyed by subject.
+func (n Names) Audit() string { return n.Prefix + "audit" }
 
 // RetryPrefix begins the name of every tier; the tier's label follows.
 func (n Names) RetryPrefix() string { return n.Prefix + "retry." }

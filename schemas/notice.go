@@ -8,6 +8,7 @@ import (
 // NoticeKind is also the event type under which a notice is delivered.
 type NoticeKind string
 
+// The notices.
 const (
 	NoticeFailing   NoticeKind = "endpoint.failing"   // no success for an hour
 	NoticeDisabled  NoticeKind = "endpoint.disabled"  // by auto-disable or a 410

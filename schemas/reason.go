@@ -3,6 +3,7 @@ package schemas
 // Reason says why a delivery is dead.
 type Reason string
 
+// The reasons.
 const (
 	ReasonExhausted        Reason = "exhausted"         // the schedule has ended
 	ReasonExpired          Reason = "expired"           // older than its max age, or would be at its next try
@@ -23,6 +24,7 @@ var Reasons = []Reason{ReasonExhausted, ReasonExpired, ReasonRejected, ReasonGon
 // ErrorClass sorts what can go wrong in one attempt. The empty class is an HTTP answer.
 type ErrorClass string
 
+// The classes, by the step at which an attempt failed, and last those that are ours.
 const (
 	ClassDNS            ErrorClass = "dns"
 	ClassConnect        ErrorClass = "connect"
@@ -44,6 +46,7 @@ var ErrorClasses = []ErrorClass{ClassDNS, ClassConnect, ClassTLS, ClassTimeout, 
 // Outcome is what one attempt came to.
 type Outcome string
 
+// The outcomes.
 const (
 	OutcomeDelivered   Outcome = "delivered"
 	OutcomeRetry       Outcome = "retry"

@@ -8,6 +8,7 @@ import (
 // RunKind is what a run does to what its filter selects.
 type RunKind string
 
+// The kinds.
 const (
 	RunReplay  RunKind = "replay"  // writes dead letters to deliveries again
 	RunDiscard RunKind = "discard" // writes their tombstones
@@ -22,6 +23,7 @@ var RunKinds = []RunKind{RunReplay, RunDiscard, RunResend, RunImport}
 // for RunStale is interrupted: it may be resumed.
 type RunState string
 
+// The states.
 const (
 	RunRunning   RunState = "running"
 	RunDone      RunState = "done"
