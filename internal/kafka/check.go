@@ -1,0 +1,166 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// CheckError is why a process does not start: every difference at once, each with
+// the command that mends it.
+type CheckError struct{ Differences []Difference }
+
+func (e *CheckError) Error() string {
+	var b strings.Builder
+	b.WriteString("Kafka is not set up as Milena needs it:\n")
+	apply := false
+	for _, d := range e.Differences {
+		fmt.Fprintf(&b, "  - %s\n", d)
+		if d.Command != "" {
+			fmt.Fprintf(&b, "      %s\n", d.Command)
+		}
+		apply = apply || !d.ByHand
+	}
+	if apply {
+		b.WriteString("`milena topics apply` makes topics and mends settings.")
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// Checked is what a check that passed has learned.
+type Checked struct {
+	Partitions int32    // of deliveries, hold, dlq, attempts and health
+	Tiers      []string // every retry topic that exists
+}
+
+// Check is the start-up check of a process with these roles: topics, their
+// settings, and the rights that the roles need. What differs is a *CheckError; any
+// other error means that the cluster could not be asked.
+func Check(ctx context.Context, cl *kgo.Client, c TopicsConfig, roles ...Role) (Checked, error) {
+	c = c.WithDefaults()
+	adm := kadm.NewClient(cl)
+	plan, err := MakePlan(ctx, adm, c)
+	if err != nil {
+		return Checked{}, err
+	}
+	var rights []right
+	for _, role := range roles {
+		rights = append(rights, rightsOf(c, role, plan.Tiers)...)
+	}
+	denied, err := missingRights(ctx, cl, rights)
+	if err != nil {
+		return Checked{}, err
+	}
+	var bad []Difference
+	for _, d := range denied {
+		bad = append(bad, aclDifference(topicOf(d), d))
+	}
+	for _, d := range plan.Differences {
+		if !d.Advice {
+			bad = append(bad, d)
+		}
+	}
+	bad = slices.CompactFunc(bad, func(a, b Difference) bool {
+		return a.Kind == b.Kind && a.Topic == b.Topic && a.Key == b.Key && a.Want == b.Want
+	})
+	if len(bad) > 0 {
+		return Checked{}, &CheckError{Differences: bad}
+	}
+	return Checked{Partitions: plan.Partitions, Tiers: plan.Tiers}, nil
+}
+
+func topicOf(r right) string {
+	if r.resource == "Topic" {
+		return r.name
+	}
+	return ""
+}
+
+// missingRights asks the brokers what we may do. A broker without an authorizer
+// allows everything; one that does not tell (before Kafka 2.3) is believed to.
+func missingRights(ctx context.Context, cl *kgo.Client, rights []right) ([]right, error) {
+	var topics, groups []string
+	for _, r := range rights {
+		switch r.resource {
+		case "Topic":
+			topics = append(topics, r.name)
+		case "Group":
+			groups = append(groups, r.name)
+		}
+	}
+	may := map[string][]kadm.ACLOperation{} // by resource and name; absent: not known
+	if err := topicRights(ctx, cl, distinct(topics), may); err != nil {
+		return nil, err
+	}
+	if err := groupRights(ctx, cl, distinct(groups), may); err != nil {
+		return nil, err
+	}
+	var out []right
+	for _, r := range rights {
+		ops, known := may[r.String()]
+		if known && !slices.ContainsFunc(ops, func(op kadm.ACLOperation) bool { return strings.EqualFold(operationName(op), r.operation) }) && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func topicRights(ctx context.Context, cl *kgo.Client, names []string, may map[string][]kadm.ACLOperation) error {
+	if len(names) == 0 {
+		return nil
+	}
+	details, err := detailsOf(kadm.WithAuthorizedOps(ctx), kadm.NewClient(cl), names)
+	if err != nil {
+		return fmt.Errorf("asking for rights on topics: %w", err)
+	}
+	for name, d := range details {
+		key := right{resource: "Topic", name: name}.String()
+		switch {
+		case errors.Is(d.Err, kerr.TopicAuthorizationFailed):
+			may[key] = nil
+		case d.Err == nil && len(d.AuthorizedOperations) > 0:
+			may[key] = d.AuthorizedOperations
+		}
+	}
+	return nil
+}
+
+// groupRights asks for groups. Kafka 4 answers GROUP_ID_NOT_FOUND, without rights,
+// for a group that nobody has joined yet; then only the right to look is known.
+func groupRights(ctx context.Context, cl *kgo.Client, names []string, may map[string][]kadm.ACLOperation) error {
+	for _, name := range names {
+		req := kmsg.NewPtrDescribeGroupsRequest()
+		req.Groups = []string{name}
+		req.IncludeAuthorizedOperations = true
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return fmt.Errorf("asking for rights on group %s: %w", name, err)
+		}
+		for _, g := range resp.Groups {
+			key := right{resource: "Group", name: name}.String()
+			ops := kadm.DecodeACLOperations(g.AuthorizedOperations)
+			switch {
+			case errors.Is(kerr.ErrorForCode(g.ErrorCode), kerr.GroupAuthorizationFailed):
+				may[key] = nil
+			case g.ErrorCode == 0 && len(ops) > 0:
+				may[key] = ops
+			}
+		}
+	}
+	return nil
+}
+
+func distinct(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// operationName writes an operation as kafka-acls.sh does, without underscores.
+func operationName(op kadm.ACLOperation) string { return strings.ReplaceAll(op.String(), "_", "") }
