@@ -20,12 +20,6 @@ import (
 // Source is ce_source of events that come from the command line without another.
 const Source = "/milena/send"
 
-// Topic is what has to be known about deliveries.
-type Topic struct {
-	ID         [16]byte
-	Partitions int32
-}
-
 // Writer is the part of kafka.Writer that is needed.
 type Writer interface {
 	Write(m kafka.Message, done func(kafka.Written))
@@ -35,7 +29,7 @@ type Writer interface {
 type Publisher struct {
 	Writer Writer
 	Names  schemas.Names
-	Topic  Topic
+	Topic  kafka.Layout // of deliveries
 }
 
 // Sent is one record that a broker acknowledged.

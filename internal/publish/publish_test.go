@@ -30,7 +30,7 @@ func (l *log) Write(m kafka.Message, done func(kafka.Written)) {
 }
 
 func publisher(l *log) *Publisher {
-	return &Publisher{Writer: l, Names: schemas.Names{Prefix: "w."}, Topic: Topic{ID: [16]byte{1, 2, 3, 4, 5}, Partitions: 12}}
+	return &Publisher{Writer: l, Names: schemas.Names{Prefix: "w."}, Topic: kafka.Layout{ID: [16]byte{1, 2, 3, 4, 5}, Partitions: 12}}
 }
 
 func TestAFanOutIsOneEventForEachEndpoint(t *testing.T) {

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// result is what a command line came to.
+type result struct {
+	code     int
+	out, err string
+}
+
+// run executes one command line in this process.
+func run(t *testing.T, stdin string, environ []string, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	p := &program{in: strings.NewReader(stdin), out: &out, err: &errOut, environ: environ}
+	code := p.run(context.Background(), args)
+	return result{code: code, out: out.String(), err: errOut.String()}
+}
+
+// inDir makes dir the working directory of the test.
+func inDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Chdir(dir)
+	return dir
+}
+
+func each(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, sub := range cmd.Commands() {
+		if sub.Name() != "help" && sub.Name() != "completion" {
+			each(sub, visit)
+		}
+	}
+}
+
+func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
+	each((&program{}).root(), func(cmd *cobra.Command) {
+		if cmd.Example == "" || cmd.Short == "" {
+			t.Errorf("%s has no example or no description", cmd.CommandPath())
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s --%s has no description", cmd.CommandPath(), f.Name)
+			}
+		})
+	})
+}
+
+func TestHelpIsAsItWasAgreed(t *testing.T) {
+	var all strings.Builder
+	var paths [][]string
+	each((&program{}).root(), func(cmd *cobra.Command) { paths = append(paths, strings.Fields(cmd.CommandPath())[1:]) })
+	for _, path := range paths {
+		res := run(t, "", nil, append(path, "--help")...)
+		if res.code != exitDone || res.err != "" {
+			t.Fatalf("%v --help: %+v", path, res)
+		}
+		all.WriteString("$ milena " + strings.Join(append(path, "--help"), " ") + "\n" + res.out + "\n")
+	}
+	golden := filepath.Join("testdata", "help.golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(golden, []byte(all.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != all.String() {
+		t.Errorf("the help has changed; look at it, then: go test ./cmd/milena -update\n%s", firstDifference(string(want), all.String()))
+	}
+}
+
+func firstDifference(want, have string) string {
+	w, h := strings.Split(want, "\n"), strings.Split(have, "\n")
+	for i := range min(len(w), len(h)) {
+		if w[i] != h[i] {
+			return "was: " + w[i] + "\nis:  " + h[i]
+		}
+	}
+	return "one is longer"
+}
+
+func TestMistakesInUsageEndWithTwoBeforeAnythingIsTouched(t *testing.T) {
+	inDir(t)
+	cases := []struct {
+		args string
+		want string
+	}{
+		{"nonsense", `unknown command "nonsense"`},
+		{"config", "needs a subcommand"},
+		{"config check", "--brokers kafka-1:9092"},
+		{"config check --broker x", "did you mean --kafka-brokers?"},
+		{"config check --brokers x:1 --log-level loud", `log.level = "loud" (flag --log-level): want one of debug, info, warn, error`},
+		{"config print extra", "unknown command"},
+		{"egress check", "accepts 1 arg(s)"},
+		{"signature sign --data x", "no secret"},
+		{"signature verify", "no secret"},
+	}
+	for _, c := range cases {
+		res := run(t, "", nil, strings.Fields(c.args)...)
+		if res.code != exitUsage || !strings.Contains(res.err, c.want) {
+			t.Errorf("milena %s: exit %d, want 2 with %q in %s", c.args, res.code, c.want, res.err)
+		}
+	}
+}
+
+func TestConfigPrintMasksSecrets(t *testing.T) {
+	inDir(t)
+	res := run(t, "", []string{"MILENA_KEYRING=k:VERYSECRET", "MILENA_LOG_LEVEL=warn"}, "config", "print", "--json")
+	if res.code != 0 || strings.Contains(res.out, "VERYSECRET") || !strings.Contains(res.out, `{"key":"log.level","value":"warn","source":"environment MILENA_LOG_LEVEL"}`) {
+		t.Errorf("%+v", res)
+	}
+}
