@@ -1,8 +1,10 @@
 package schemas
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 )
 
 type mode uint8
@@ -69,8 +71,8 @@ func (d *Delivery) readStructured(value []byte) (why string) {
 		if string(raw) == "null" {
 			return true
 		}
-		var s string
-		if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		s, ok := decodeString(raw)
+		if !ok {
 			why = "attribute " + name + " of the structured CloudEvent is " + quote(raw) + ": want a string"
 			return false
 		}
@@ -98,11 +100,11 @@ func eachMember(value []byte, f func(name string, raw []byte) bool) bool {
 	}
 	for i = skipSpace(value, i+1); value[i] != '}'; {
 		end := skipValue(value, i)
-		name := value[i+1 : end-1]
+		name, _ := decodeString(value[i:end])
 		i = skipSpace(value, end) // the colon
 		i = skipSpace(value, i+1)
 		end = skipValue(value, i)
-		if !f(unescapeName(name), value[i:end]) {
+		if !f(name, value[i:end]) {
 			return true
 		}
 		if i = skipSpace(value, end); value[i] == ',' {
@@ -112,16 +114,17 @@ func eachMember(value []byte, f func(name string, raw []byte) bool) bool {
 	return true
 }
 
-func unescapeName(raw []byte) string {
-	s := string(raw)
-	if strings.IndexByte(s, '\\') < 0 {
-		return s
+// decodeString decodes a JSON string; most hold nothing to decode.
+func decodeString(raw []byte) (string, bool) {
+	if raw[0] != '"' {
+		return "", false
 	}
-	var name string
-	if json.Unmarshal([]byte(`"`+s+`"`), &name) != nil {
-		return s
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return string(inner), true
 	}
-	return name
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err == nil
 }
 
 func skipSpace(b []byte, i int) int {
