@@ -41,7 +41,13 @@ func appendJSONString(b []byte, s string, limit int) []byte {
 		if n-i > end-len(b) {
 			return append(append(b, s[i:i+end-len(b)]...), '"')
 		}
-		b = append(b, s[i:n]...)
+		if n-i < 16 { // JSON in JSON: a call of memmove for each few bytes costs more
+			for ; i < n; i++ {
+				b = append(b, s[i])
+			}
+		} else {
+			b = append(b, s[i:n]...)
+		}
 		if i = n; i == len(s) {
 			break
 		}
