@@ -1,0 +1,68 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Starts are the first offsets that still exist, by partition.
+func (r *Reader) Starts(ctx context.Context, topic string) ([]int64, error) {
+	return r.list(ctx, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return r.adm.ListStartOffsets(ctx, topics...)
+	})
+}
+
+// Ends are the ends of what is committed, by partition: the offset after the last
+// record that may be read, or the first one of an open transaction.
+func (r *Reader) Ends(ctx context.Context, topic string) ([]int64, error) {
+	return r.list(ctx, topic, r.adm.ListCommittedOffsets)
+}
+
+// HighWatermarks are the ends of the log, by partition, open transactions included.
+func (r *Reader) HighWatermarks(ctx context.Context, topic string) ([]int64, error) {
+	return r.list(ctx, topic, r.adm.ListEndOffsets)
+}
+
+// After are the first offsets with a timestamp at or after t, by partition; the end
+// of the log where there is none.
+func (r *Reader) After(ctx context.Context, topic string, t time.Time) ([]int64, error) {
+	return r.list(ctx, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return r.adm.ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
+	})
+}
+
+// Partitions is the number of a topic's partitions, asked for anew.
+func (r *Reader) Partitions(ctx context.Context, topic string) (int32, error) {
+	r.forget(topic)
+	t, err := r.find(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("asking for topic %s: %w", topic, err)
+	}
+	return int32(len(t.leaders)), nil
+}
+
+func (r *Reader) list(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) ([]int64, error) {
+	listed, err := ask(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("asking for offsets of %s: %w", topic, err)
+	}
+	ps := listed[topic]
+	out := make([]int64, len(ps))
+	for i, o := range ps {
+		switch {
+		case o.Err != nil:
+			return nil, fmt.Errorf("asking for offsets of %s/%d: %w", topic, i, o.Err)
+		case i < 0 || int(i) >= len(out):
+			return nil, fmt.Errorf("asking for offsets of %s: %w", topic, kerr.UnknownTopicOrPartition)
+		}
+		out[i] = o.Offset
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("asking for offsets of %s: %w", topic, kerr.UnknownTopicOrPartition)
+	}
+	return out, nil
+}

@@ -1,0 +1,125 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// ReadForwards hands fn the records of [from, to) in chunks of about chunkBytes, in
+// offset order. What lies below the log start is skipped. It ends at to, at the end
+// of the log, or with fn's first error.
+func (r *Reader) ReadForwards(ctx context.Context, topic string, partition int32, from, to int64, chunkBytes int32, fn func([]schemas.Record) error) error {
+	for from < to {
+		f, err := r.Fetch(ctx, topic, partition, from, chunkBytes)
+		if errors.Is(err, ErrOutOfRange) && from < f.LogStart {
+			from = f.LogStart
+			continue
+		}
+		if errors.Is(err, ErrOutOfRange) {
+			return nil // above the end
+		}
+		if err != nil {
+			return err
+		}
+		if recs := below(f.Records, to); len(recs) > 0 {
+			if err := fn(recs); err != nil {
+				return err
+			}
+		}
+		if f.Next == from {
+			return nil
+		}
+		from = f.Next
+	}
+	return nil
+}
+
+// below cuts off what is at or above to.
+func below(recs []schemas.Record, to int64) []schemas.Record {
+	n := len(recs)
+	for n > 0 && recs[n-1].Offset >= to {
+		n--
+	}
+	return recs[:n]
+}
+
+// ReadBackwards hands fn the records of [from, to) in chunks of about chunkBytes,
+// newest first: the chunks, and the records of each. Kafka reads forwards only, so
+// the start of a chunk is guessed by the size of the one before and a wrong guess
+// costs some bytes read twice; at most two chunks and one fetch are in memory. It
+// ends at from, at the log start, or with fn's first error.
+func (r *Reader) ReadBackwards(ctx context.Context, topic string, partition int32, from, to int64, chunkBytes int32, fn func([]schemas.Record) error) error {
+	step := int64(256)
+	for to > from {
+		lo := max(from, to-step)
+		recs, at, start, err := r.tail(ctx, topic, partition, lo, to, chunkBytes)
+		if err != nil {
+			return err
+		}
+		from = max(from, start)
+		if len(recs) > 0 {
+			slices.Reverse(recs)
+			if err := fn(recs); err != nil {
+				return err
+			}
+		}
+		// What there was room for decides the next step; a gap of a compacted topic
+		// doubles it.
+		switch got := sizeOf(recs); {
+		case at > lo:
+			step = max(1, (to-at)/2)
+		case got < int64(chunkBytes)/2:
+			step *= 2
+		case got > int64(chunkBytes):
+			step = max(1, step/2)
+		}
+		to = at
+	}
+	return nil
+}
+
+// tail is what stands in [at, to), where at is lo or, when that would be more than
+// two chunks, as near to lo as they reach. start is the log start.
+func (r *Reader) tail(ctx context.Context, topic string, partition int32, lo, to int64, chunkBytes int32) (recs []schemas.Record, at, start int64, err error) {
+	at = lo
+	for next := lo; next < to; {
+		f, err := r.Fetch(ctx, topic, partition, next, chunkBytes)
+		if errors.Is(err, ErrOutOfRange) {
+			start = max(start, f.LogStart)
+			if next >= f.LogStart {
+				break // above the end
+			}
+			next = f.LogStart // if that is at or above to, there is nothing
+			continue
+		}
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		start = max(start, f.LogStart)
+		add := below(f.Records, to)
+		if len(recs) > 0 && sizeOf(recs)+sizeOf(add) > 2*int64(chunkBytes) {
+			recs, at = nil, next // too much: keep the end, the rest comes in the next turn
+		}
+		recs = append(recs, add...)
+		if f.Next == next {
+			break
+		}
+		next = f.Next
+	}
+	return recs, at, start, nil
+}
+
+// sizeOf is what records take in memory, about.
+func sizeOf(recs []schemas.Record) int64 {
+	n := int64(0)
+	for i := range recs {
+		n += int64(len(recs[i].Key) + len(recs[i].Value) + 100)
+		for _, h := range recs[i].Headers {
+			n += int64(len(h.Key) + len(h.Value) + 40)
+		}
+	}
+	return n
+}

@@ -1,0 +1,229 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Reader reads ranges of partitions with raw fetch requests, from any offset to any
+// other, without a consumer: a seek in a kgo consumer drops the buffers of all its
+// partitions. It sees committed records only. Safe for concurrent use; one broker
+// answers the requests of one Reader one after another.
+type Reader struct {
+	cl     *kgo.Client
+	adm    *kadm.Client
+	opts   readerOptions
+	read   atomic.Int64
+	mu     sync.Mutex // guards topics
+	topics map[string]topicLeaders
+}
+
+// topicLeaders is where the partitions of a topic are.
+type topicLeaders struct {
+	id      [16]byte
+	leaders []int32
+}
+
+// ReaderOption changes one default of a Reader.
+type ReaderOption func(*readerOptions)
+
+type readerOptions struct {
+	retryFor time.Duration
+	pause    time.Duration
+}
+
+// WithRetryFor is how long a fetch is tried while a partition has no leader or its
+// broker does not answer; default 10s. The context may end it sooner.
+func WithRetryFor(d time.Duration) ReaderOption { return func(o *readerOptions) { o.retryFor = d } }
+
+// NewReader makes a Reader with a client of its own. Close it.
+func NewReader(cfg Config, opts ...ReaderOption) (*Reader, error) {
+	o := readerOptions{retryFor: 10 * time.Second, pause: 100 * time.Millisecond}
+	for _, f := range opts {
+		f(&o)
+	}
+	cl, err := cfg.NewClient()
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{cl: cl, adm: kadm.NewClient(cl), opts: o, topics: map[string]topicLeaders{}}, nil
+}
+
+// Close closes the client; calls in flight fail.
+func (r *Reader) Close() { r.cl.Close() }
+
+// BytesRead is how much all fetches together have taken from brokers, compressed.
+func (r *Reader) BytesRead() int64 { return r.read.Load() }
+
+// Fetched is what one fetch brought.
+type Fetched struct {
+	Records       []schemas.Record // in offset order, none below the offset asked for
+	Next          int64            // where to go on: above Records, and above what was jumped (markers, gaps)
+	HighWatermark int64            // end of the log
+	Committed     int64            // end of what may be read: below HighWatermark while a transaction is open
+	LogStart      int64            // first offset that still exists
+	Bytes         int              // taken from the broker
+}
+
+// ErrOutOfRange: the offset asked for is below the log start (retention) or above
+// the end.
+var ErrOutOfRange = errors.New("offset is not in the log")
+
+// Fetch reads from offset on, up to about maxBytes and at least one batch. At the
+// end of the log it returns at once with Next equal to offset. Brokers that move or
+// do not answer are tried again (WithRetryFor). An offset outside the log is
+// ErrOutOfRange, with LogStart and HighWatermark set.
+func (r *Reader) Fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32) (Fetched, error) {
+	deadline := time.Now().Add(r.opts.retryFor)
+	for {
+		f, err := r.fetch(ctx, topic, partition, offset, maxBytes)
+		if err == nil || errors.Is(err, ErrOutOfRange) || errors.Is(err, kgo.ErrClientClosed) {
+			return f, err
+		}
+		err = fmt.Errorf("reading %s/%d at offset %d: %w", topic, partition, offset, err)
+		r.forget(topic)
+		if ctx.Err() != nil || !retriable(err) || time.Now().After(deadline) {
+			return f, err
+		}
+		select {
+		case <-time.After(r.opts.pause):
+		case <-ctx.Done():
+			return f, fmt.Errorf("%w (%w)", ctx.Err(), err)
+		}
+	}
+}
+
+// retriable: everything that is no answer, and the answers that pass.
+func retriable(err error) bool {
+	var ke *kerr.Error
+	return !errors.As(err, &ke) || ke.Retriable
+}
+
+func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32) (Fetched, error) {
+	t, err := r.find(ctx, topic)
+	if err != nil {
+		return Fetched{}, err
+	}
+	if partition < 0 || int(partition) >= len(t.leaders) {
+		return Fetched{}, fmt.Errorf("it has %d partitions: %w", len(t.leaders), kerr.UnknownTopicOrPartition)
+	}
+	if t.leaders[partition] < 0 {
+		return Fetched{}, kerr.LeaderNotAvailable
+	}
+	kresp, err := r.cl.Broker(int(t.leaders[partition])).RetriableRequest(ctx, fetchRequest(topic, t.id, partition, offset, maxBytes))
+	if err != nil {
+		return Fetched{}, err
+	}
+	resp := kresp.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return Fetched{}, err
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return Fetched{}, errors.New("the broker's answer does not hold the partition")
+	}
+	return r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset)
+}
+
+func fetchRequest(topic string, id [16]byte, partition int32, offset int64, maxBytes int32) *kmsg.FetchRequest {
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.Partition = partition
+	p.FetchOffset = offset
+	p.PartitionMaxBytes = maxBytes
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic, t.TopicID = topic, id // the version that is agreed on decides which is sent
+	t.Partitions = append(t.Partitions, p)
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxBytes = maxBytes
+	req.IsolationLevel = 1 // read committed: others may write transactions into our topics
+	req.SessionEpoch = -1  // no session
+	req.Topics = append(req.Topics, t)
+	return req
+}
+
+func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.FetchResponseTopicPartition, offset int64) (Fetched, error) {
+	if errors.Is(kerr.ErrorForCode(rp.ErrorCode), kerr.OffsetOutOfRange) {
+		start, end, err := r.bounds(ctx, topic, rp.Partition)
+		if err != nil {
+			return Fetched{}, err
+		}
+		return Fetched{Next: offset, LogStart: start, HighWatermark: end, Committed: end},
+			fmt.Errorf("%s/%d holds offsets %d to %d, not %d: %w", topic, rp.Partition, start, end, offset, ErrOutOfRange)
+	}
+	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: offset, Topic: topic, Partition: rp.Partition, IsolationLevel: kgo.ReadCommitted(),
+	}, rp, kgo.DefaultDecompressor(), nil)
+	r.read.Add(int64(len(rp.RecordBatches)))
+	f := Fetched{Next: max(next, offset), HighWatermark: fp.HighWatermark, Committed: fp.LastStableOffset, LogStart: fp.LogStartOffset, Bytes: len(rp.RecordBatches)}
+	if f.Committed < 0 { // a broker without transactions
+		f.Committed = f.HighWatermark
+	}
+	f.Records = make([]schemas.Record, 0, len(fp.Records))
+	for _, rec := range fp.Records {
+		f.Records = append(f.Records, FromKgo(rec, id))
+	}
+	return f, fp.Err
+}
+
+// find is where a topic's partitions are, from memory if it is known.
+func (r *Reader) find(ctx context.Context, topic string) (topicLeaders, error) {
+	r.mu.Lock()
+	t, ok := r.topics[topic]
+	r.mu.Unlock()
+	if ok {
+		return t, nil
+	}
+	details, err := r.adm.ListTopics(ctx, topic)
+	if err != nil {
+		return t, err
+	}
+	d, ok := details[topic]
+	if !ok {
+		return t, kerr.UnknownTopicOrPartition
+	}
+	if d.Err != nil {
+		return t, d.Err
+	}
+	t = topicLeaders{id: d.ID, leaders: make([]int32, len(d.Partitions))}
+	for i := range t.leaders {
+		t.leaders[i] = -1
+		if p, ok := d.Partitions[int32(i)]; ok {
+			t.leaders[i] = p.Leader
+		}
+	}
+	r.mu.Lock()
+	r.topics[topic] = t
+	r.mu.Unlock()
+	return t, nil
+}
+
+func (r *Reader) forget(topic string) {
+	r.mu.Lock()
+	delete(r.topics, topic)
+	r.mu.Unlock()
+}
+
+func (r *Reader) bounds(ctx context.Context, topic string, partition int32) (start, end int64, err error) {
+	starts, err := r.Starts(ctx, topic)
+	if err != nil {
+		return 0, 0, err
+	}
+	ends, err := r.Ends(ctx, topic)
+	if err != nil {
+		return 0, 0, err
+	}
+	if int(partition) >= len(starts) || int(partition) >= len(ends) {
+		return 0, 0, kerr.UnknownTopicOrPartition
+	}
+	return starts[partition], ends[partition], nil
+}
