@@ -39,19 +39,18 @@ func (e *Egress) check(ctx context.Context, addr string) (target, error) {
 	if err != nil || !e.guard.port(uint16(n)) {
 		return target{}, &BlockedError{Host: addr, Rule: e.guard.portRule(uint16(n))}
 	}
-	t := target{host: host, port: uint16(n)}
-	if a, err := netip.ParseAddr(host); err == nil {
+	name, err := normalHost(host)
+	if err != nil {
+		return target{}, &BlockedError{Host: host, Rule: err.Error()}
+	}
+	t := target{host: name, port: uint16(n), named: e.guard.hosts[name]}
+	if a, err := netip.ParseAddr(name); err == nil {
 		if rule, ok := e.guard.addr(a); !ok {
 			return target{}, &BlockedError{Host: host, Addr: a, Rule: rule}
 		}
 		t.addrs = []netip.Addr{a}
 		return t, nil
 	}
-	name, err := normalHost(host)
-	if err != nil {
-		return target{}, &BlockedError{Host: host, Rule: err.Error()}
-	}
-	t.host, t.named = name, e.guard.hosts[name]
 	if e.proxy != nil && e.cfg.ProxyDNS {
 		return t, nil
 	}

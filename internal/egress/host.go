@@ -29,11 +29,18 @@ func normalHost(host string) (string, error) {
 	if strings.Contains(host, ":") {
 		return "", fmt.Errorf("host %q is not an address", host)
 	}
+	if len(host) > 1024 { // 253 characters of four bytes at most; the mapping's work grows with the square
+		return "", fmt.Errorf("host of %d bytes: a name has 1 to 253 characters", len(host))
+	}
 	name, err := hostProfile.ToASCII(host)
 	if err != nil {
 		return "", fmt.Errorf("host %q is not a host name: %w", host, err)
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	// What the mapping makes of some invalid names it would itself refuse.
+	if again, err := hostProfile.ToASCII(name); err != nil || again != name {
+		return "", fmt.Errorf("host %q is not a host name", host)
+	}
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.String(), nil // full-width digits and the like
 	}

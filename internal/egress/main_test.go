@@ -86,3 +86,20 @@ func addrs(list ...string) []netip.Addr {
 	}
 	return out
 }
+
+var errNoDial = errors.New("this test connects to nothing")
+
+// noDial notes where a connection was about to go.
+type noDial struct{ asked []string }
+
+func (d *noDial) dial(_ context.Context, _, addr string) (net.Conn, error) {
+	d.asked = append(d.asked, addr)
+	return nil, errNoDial
+}
+
+// everything resolves all names to a public address: the worst resolver for us.
+type everything struct{}
+
+func (everything) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return addrs("8.8.8.8"), nil
+}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxURLBytes bounds the URL of an endpoint.
@@ -103,6 +104,9 @@ func checkText(raw string) error {
 	}
 	if len(raw) > MaxURLBytes {
 		return refuse("it is %d bytes long, at most %d are allowed", len(raw), MaxURLBytes)
+	}
+	if !utf8.ValidString(raw) {
+		return refuse("it is not valid UTF-8")
 	}
 	if i := strings.IndexFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }); i >= 0 {
 		return refuse("it holds %q at position %d: percent-encode it or leave it out", raw[i], i+1)
