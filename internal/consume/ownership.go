@@ -112,20 +112,26 @@ func (o *ownership) assigned(cl *kgo.Client, ps map[string][]int32) {
 	defer o.mu.Unlock()
 	cl.PauseFetchPartitions(ps)
 	each(ps, func(p Partition) {
-		led := o.ledgers[p]
-		if led == nil {
-			led = &ledger{}
-			o.ledgers[p] = led
-		}
-		a := &Assignment{
-			part: p, own: o, led: led, since: time.Now(),
-			more: make(chan struct{}, 1), idle: make(chan struct{}), drained: make(chan struct{}),
-		}
-		a.ctx, a.cancel = context.WithCancel(context.Background())
-		o.current[p] = a
+		o.assign(p)
 		o.told[p] = true
-		delete(o.faults, p)
 	})
+}
+
+// assign makes the assignment of a partition; o.mu is held.
+func (o *ownership) assign(p Partition) *Assignment {
+	led := o.ledgers[p]
+	if led == nil {
+		led = &ledger{}
+		o.ledgers[p] = led
+	}
+	a := &Assignment{
+		part: p, own: o, led: led, since: time.Now(),
+		more: make(chan struct{}, 1), idle: make(chan struct{}), drained: make(chan struct{}),
+	}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	o.current[p] = a
+	delete(o.faults, p)
+	return a
 }
 
 // revoked drains, commits and lets go. The other members wait for it, without a

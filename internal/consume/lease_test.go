@@ -1,0 +1,84 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func TestLeaseCountsFromTheRequestNotFromTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease(45*time.Second, slog.Default())
+		if l.fresh() {
+			t.Error("fresh before the first heartbeat")
+		}
+		time.Sleep(time.Minute)
+		l.OnBrokerE2E(kgo.BrokerMetadata{}, keyHeartbeat, kgo.BrokerE2E{TimeToRead: time.Millisecond})
+		if !l.fresh() {
+			t.Error("not fresh after a heartbeat")
+		}
+		time.Sleep(31 * time.Second)
+		if l.fresh() {
+			t.Error("fresh for longer than two thirds of the session timeout")
+		}
+		// Frozen for 31 s with the answer in the socket.
+		l.OnBrokerE2E(kgo.BrokerMetadata{}, keyHeartbeat, kgo.BrokerE2E{ReadWait: 20 * time.Second, TimeToRead: 11 * time.Second})
+		if l.fresh() {
+			t.Error("an answer that was read late counts as a fresh one")
+		}
+		for _, key := range []int16{0, 1, 8, 3} {
+			l.OnBrokerE2E(kgo.BrokerMetadata{}, key, kgo.BrokerE2E{})
+		}
+		l.OnBrokerE2E(kgo.BrokerMetadata{}, keyHeartbeat, kgo.BrokerE2E{ReadErr: errors.New("reset")})
+		if l.fresh() {
+			t.Error("fresh by a request that is no heartbeat, or had no answer")
+		}
+		for _, key := range []int16{keyJoinGroup, keySyncGroup, keyConsumerGroupHeartbeat} {
+			time.Sleep(time.Minute)
+			l.OnBrokerE2E(kgo.BrokerMetadata{}, key, kgo.BrokerE2E{})
+			if !l.fresh() {
+				t.Errorf("not fresh after key %d", key)
+			}
+		}
+		// An older request answered after a younger one takes nothing away.
+		l.OnBrokerE2E(kgo.BrokerMetadata{}, keyHeartbeat, kgo.BrokerE2E{TimeToRead: 40 * time.Second})
+		if !l.fresh() {
+			t.Error("an older heartbeat took the younger one's place")
+		}
+	})
+}
+
+func TestPauseDetectorSeesALateTickerAndABigJump(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease(45*time.Second, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		before := time.Now()
+		if l.frozenSince(before) {
+			t.Error("frozen before the detector runs")
+		}
+		go l.watchPauses(ctx)
+		time.Sleep(time.Minute)
+		if l.frozenSince(before) {
+			t.Error("a minute of ticks in time counts as a pause")
+		}
+		cancel()
+		synctest.Wait()
+
+		// The process sleeps: the ticker's last look is old, whoever asks first.
+		l.looked.Store(int64(time.Since(l.born) - 3*time.Second))
+		if !l.frozenSince(time.Now().Add(-5 * time.Second)) {
+			t.Error("asked before the ticker fires: not seen")
+		}
+		// Then the ticker fires and notes the pause.
+		l.looked.Store(int64(time.Since(l.born)))
+		l.thawed.Store(int64(time.Since(l.born)))
+		if !l.frozenSince(time.Now().Add(-time.Second)) || l.frozenSince(time.Now().Add(time.Second)) {
+			t.Error("a pause counts for what began before its end, and only for that")
+		}
+	})
+}
