@@ -42,6 +42,7 @@ const (
 	HeaderReason       = "milena-reason"        // dlq: see Reason
 	HeaderDiedAt       = "milena-died-at"       // dlq: unix ms
 	HeaderPayload      = "milena-payload"       // dlq: null or omitted, where the value is not the payload
+	HeaderChange       = "milena-change"        // endpoints, runs, audit: id of the compare-and-swap that wrote it
 	HeaderEndpoint     = "milena-endpoint"      // dlq: endpoint id (the key is the delivery id and generation)
 	HeaderKey          = "milena-key"           // dlq: the record's key where it is no endpoint id, at most MaxKeyLen bytes
 )

@@ -202,6 +202,13 @@ func (s *session) fail(err error) {
 	s.waiting, s.next = nil, nil
 }
 
+// open reports whether barriers can join.
+func (s *session) open() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended == nil
+}
+
 func (s *session) position() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func newCluster(t testing.TB) (*kfake.Cluster, kafka.Config) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	cfg := kafka.Config{Brokers: c.ListenAddrs(), ClientID: "test", Names: schemas.Names{Prefix: schemas.DefaultPrefix}, Logger: slog.New(slog.DiscardHandler)}
+	cfg := kafka.Config{Brokers: c.ListenAddrs(), ClientID: "test", Names: schemas.Names{Prefix: schemas.DefaultPrefix}, Logger: testLogger()}
 	createTopics(t, cfg)
 	return c, cfg
 }
@@ -131,4 +132,12 @@ func sealedSecret(t testing.TB, ring *KeyRing, id, secret string) schemas.Secret
 		t.Fatal(err)
 	}
 	return schemas.Secret{Sealed: sealed, CreatedAt: time.Now().UTC()}
+}
+
+// testLogger is silent unless the test runs with MILENA_TEST_LOG set.
+func testLogger() *slog.Logger {
+	if os.Getenv("MILENA_TEST_LOG") == "" {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -50,13 +50,14 @@ type tail struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	session *session  // nil while there is none
-	err     error     // why there is none, or what the last question came to
-	contact time.Time // when a broker last answered
+	session *session      // nil while there is none
+	err     error         // why there is none, or what the last question came to
+	contact time.Time     // when a broker last answered
+	changed chan struct{} // closed and replaced when session changes
 }
 
 func newTail(cfg kafka.Config, topic string, r reader) *tail {
-	return &tail{cfg: cfg, topic: topic, reader: r, log: cfg.Logger.With("topic", topic), err: ErrNotReached}
+	return &tail{cfg: cfg, topic: topic, reader: r, log: cfg.Logger.With("topic", topic), err: ErrNotReached, changed: make(chan struct{})}
 }
 
 // run reads until ctx ends (then it returns nil) or the reader refuses.
@@ -85,10 +86,37 @@ type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }
 
-func (t *tail) ended(err error) {
+func (t *tail) ended(err error) { t.set(nil, err) }
+
+func (t *tail) set(s *session, err error) {
 	t.mu.Lock()
-	t.session, t.err = nil, err
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	t.session, t.err = s, err
+	if s != nil {
+		t.contact = time.Now()
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// waitForSession returns at once if there is a session, else when there is one.
+func (t *tail) waitForSession(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		s, err, changed := t.session, t.err, t.changed
+		t.mu.Unlock()
+		switch {
+		case s != nil && s.open():
+			return nil
+		case errors.Is(err, ErrClosed):
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
 }
 
 func (t *tail) runSession(ctx context.Context) error {
@@ -100,10 +128,7 @@ func (t *tail) runSession(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	t.mu.Lock()
-	t.session, t.err, t.contact = s, nil, time.Now()
-	t.mu.Unlock()
-
+	t.set(s, nil)
 	var asking sync.WaitGroup
 	asking.Go(func() { cancel(s.ask(ctx)) })
 	err = t.read(ctx, s)
