@@ -29,6 +29,9 @@ type Egress struct {
 	h2Aborts atomic.Int64
 }
 
+// keepAlive is the time between TCP probes of a silent connection.
+const keepAlive = 15 * time.Second
+
 // New makes the way out. Errors name the field of Config and what would be right.
 func New(cfg Config) (*Egress, error) {
 	if err := cfg.validate(); err != nil {
@@ -38,10 +41,8 @@ func New(cfg Config) (*Egress, error) {
 	e := &Egress{cfg: cfg, guard: newGuard(cfg), dns: newCache(cfg), tls: tlsConfig(cfg, "h2", "http/1.1"), anyRoute: systemHasRoute}
 	e.guarded, e.unguarded = cfg.Dial, cfg.Dial
 	if cfg.Dial == nil {
-		base := net.Dialer{KeepAlive: 15 * time.Second}
-		e.unguarded = base.DialContext
-		base.Control = e.guard.control
-		e.guarded = base.DialContext
+		e.unguarded = (&net.Dialer{KeepAlive: keepAlive}).DialContext
+		e.guarded = (&net.Dialer{KeepAlive: keepAlive, Control: e.guard.control}).DialContext
 	}
 	if cfg.Proxy != nil {
 		e.proxy = newProxy(e)
