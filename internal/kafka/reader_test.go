@@ -108,7 +108,7 @@ func TestFetchSaysWhereTheLogBeginsAndEnds(t *testing.T) {
 	if err := c.DeleteRecords("t", 0, 10); err != nil {
 		t.Fatal(err)
 	}
-	r := newReader(t, configFor(c))
+	r := newReader(t, configFor(c), WithRetryFor(10*time.Millisecond))
 	ctx := within(t, 20*time.Second)
 	for _, o := range []int64{3, 60} {
 		f, err := r.Fetch(ctx, "t", 0, o, 1<<20)
