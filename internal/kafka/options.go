@@ -30,10 +30,15 @@ func defaultWriterOptions() writerOptions {
 	}
 }
 
-// Defaults of Writer, by measurement (BenchmarkWriter).
+// Defaults of Writer, by measurement: 30,000 attempt records a second into twelve
+// partitions on two cores, client and embedded broker together, took 5.3 µs of CPU
+// each without linger and compression (5.7 with lz4), 3.1 with 2 ms and lz4 in less
+// than half the batches; half of them are acknowledged within 3 ms. snappy is about
+// as cheap and sends more bytes, zstd costs twice as much. BenchmarkWriter shows
+// the rate that can be reached.
 const (
-	DefaultLinger      = 0
-	DefaultCompression = CompressionNone
+	DefaultLinger      = 2 * time.Millisecond
+	DefaultCompression = CompressionLZ4
 )
 
 // WithLinger is how long a batch may wait for more records; default DefaultLinger.
