@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// askEvery bounds the questions for the committed end: 20 a second for each process.
+// askEvery bounds the questions of a Follower for the committed end: 20 a second.
 const askEvery = 50 * time.Millisecond
 
 // session reads one incarnation of a topic.
@@ -106,7 +106,7 @@ func (s *session) ask(ctx context.Context) error {
 			return ctx.Err()
 		case <-pace.C:
 		}
-		pace.Reset(askEvery)
+		pace.Reset(s.tail.pace)
 		if probing {
 			if err := s.sameTopic(ctx); err != nil {
 				return err

@@ -21,6 +21,8 @@ const (
 	swapTimeout        = 30 * time.Second // of a swap whose context has no deadline
 	transactionTimeout = 10 * time.Second // after which a crashed swap no longer holds up readers
 	contentionPause    = 50 * time.Millisecond
+	readBackPause      = 100 * time.Millisecond // before we ask whether a change was undone
+	tableAskEvery      = 5 * time.Millisecond   // a swap asks two or three questions, one after the other
 )
 
 // Row is the last committed record of a key. Its bytes are never to be changed.
@@ -107,6 +109,7 @@ func OpenTable(cfg kafka.Config, topic string) *Table {
 	cfg = cfg.WithDefaults()
 	t := &Table{cfg: cfg, topic: topic, turn: make(chan struct{}, 1), step: func(step) {}}
 	t.tail = newTail(cfg, topic, t)
+	t.tail.pace = tableAskEvery
 	return t
 }
 

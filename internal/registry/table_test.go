@@ -216,3 +216,23 @@ func TestSwapGivesUpAtItsDeadline(t *testing.T) {
 		t.Fatalf("after Close: %v", err)
 	}
 }
+
+// kgo can turn a commit into an abort and return nil: see readBack.
+func TestCommitThatSilentlyBecameAnAbortIsMadeAgain(t *testing.T) {
+	c, cfg := newCluster(t)
+	tab := openTable(t, cfg)
+	ends := 0
+	c.ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if ends++; ends == 1 {
+			req.(*kmsg.EndTxnRequest).Commit = false
+		}
+		return nil, nil, false
+	})
+	if err := tab.Swap(t.Context(), increment("n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := value(t, tab, "n"); got != "1" || ends != 2 {
+		t.Fatalf("after %d ends of transactions the value is %s", ends, got)
+	}
+}

@@ -48,6 +48,7 @@ type tail struct {
 	topic  string
 	reader reader
 	log    *slog.Logger
+	pace   time.Duration // between two questions for the committed end, at least
 
 	mu      sync.Mutex
 	session *session      // nil while there is none
@@ -57,7 +58,7 @@ type tail struct {
 }
 
 func newTail(cfg kafka.Config, topic string, r reader) *tail {
-	return &tail{cfg: cfg, topic: topic, reader: r, log: cfg.Logger.With("topic", topic), err: ErrNotReached, changed: make(chan struct{})}
+	return &tail{cfg: cfg, topic: topic, reader: r, log: cfg.Logger.With("topic", topic), pace: askEvery, err: ErrNotReached, changed: make(chan struct{})}
 }
 
 // run reads until ctx ends (then it returns nil) or the reader refuses.
@@ -234,6 +235,17 @@ func (t *tail) ready() error {
 		return fmt.Errorf("%s has been committed further than it could be read for %s", t.topic, behind.Round(time.Second))
 	}
 	return nil
+}
+
+// position is how far the topic has been read; 0 while it is not being read.
+func (t *tail) position() int64 {
+	t.mu.Lock()
+	s := t.session
+	t.mu.Unlock()
+	if s == nil {
+		return 0
+	}
+	return s.position()
 }
 
 // answered notes what a question came to.
