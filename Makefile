@@ -1,0 +1,70 @@
+# Everything that is built, checked or measured here starts from this file;
+# .ci/run calls it from a fresh clone. "make help" lists the targets.
+SHELL := /bin/bash
+GO ?= go
+LINT_VERSION := 2.15.0
+# How long one soak test runs, how long one target is fuzzed.
+SOAK ?= 10m
+FUZZTIME ?= 20s
+PKGS ?= ./...
+
+# A linter of the right version that is there already is used; else it is
+# compiled once (about four minutes on two cores) into a cache outside the tree.
+LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/milena-tools/golangci-lint-$(LINT_VERSION)
+LINT := $(shell for l in "$$(command -v golangci-lint)" "$$($(GO) env GOPATH)/bin/golangci-lint"; do \
+	[ -x "$$l" ] && [ "$$("$$l" version --short 2>/dev/null)" = "$(LINT_VERSION)" ] && echo "$$l" && exit; done; echo $(LINT_CACHE)/golangci-lint)
+
+# Packages with tests behind the build tag kafka, and those with soak tests.
+KAFKA_PKGS = $(shell grep -rlE '^//go:build .*kafka' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
+SOAK_PKGS = $(shell grep -rlE '^func TestSoak' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: help build test test-kafka soak lint bench bench-isolation fuzz generate examples check
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
+
+build: ## bin/milena
+	$(GO) build -trimpath -o bin/milena ./cmd/milena
+
+test: ## all tests on the embedded broker: no download but Go modules, at most 4 minutes
+	$(GO) test -race -shuffle=on -timeout 4m $(PKGS)
+
+test-kafka: ## what wants real brokers (Java and Maven; or MILENA_TEST_BROKERS=host:port,...), at most 12 minutes
+	$(GO) test -tags kafka -race -shuffle=on -timeout 12m -p 1 $(KAFKA_PKGS)
+
+soak: ## many seeds and long chaos on real brokers: SOAK=10m a test
+	@[ -n "$(SOAK_PKGS)" ] || { echo "no package has a TestSoak"; exit 1; }
+	MILENA_SOAK=$(SOAK) $(GO) test -tags kafka -race -count=1 -timeout 6h -p 1 -v -run '^TestSoak' $(SOAK_PKGS)
+
+lint: $(LINT) ## golangci-lint with the layers of docs/design.md, and no sleeping tests
+	$(LINT) run ./...
+	@asleep="$$(grep -rl 'time\.Sleep(' --include='*_test.go' . | xargs -r grep -L 'testing/synctest')"; \
+	[ -z "$$asleep" ] || { echo "time.Sleep outside a synctest bubble (wait for an event, or testkit.Eventually):"; echo "$$asleep"; exit 1; }
+	@! grep -n '^replace' go.mod || { echo "replace in go.mod breaks go install"; exit 1; }
+
+$(LINT_CACHE)/golangci-lint:
+	GOBIN=$(LINT_CACHE) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
+
+bench: ## deliveries per second of the whole way, beside a bare http.Transport in the same run
+	$(GO) test -run '^$$' -bench Throughput -benchtime 1x -count 1 -timeout 30m ./internal/bench
+
+bench-isolation: ## what bad endpoints add to the dispatch delay of good ones (R2)
+	$(GO) test -run '^$$' -bench Isolation -benchtime 1x -count 1 -timeout 30m ./internal/bench
+
+fuzz: ## every fuzz target for FUZZTIME=20s
+	@set -euo pipefail; for pkg in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
+		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | cut -c6-); do \
+			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+
+generate: ## write what is made from the code: docs/configuration.md, golden help texts
+	$(GO) test $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update
+
+# The examples are modules of their own, as a user's program is; a workspace
+# outside the tree stands in for the published version.
+examples: ## build the example programs
+	@set -euo pipefail; tmp="$$(mktemp -d)"; trap 'rm -rf "$$tmp"' EXIT; root="$$PWD"; \
+	for mod in $$(find examples -name go.mod 2>/dev/null); do dir="$$(dirname "$$mod")"; \
+		rm -f "$$tmp"/go.work*; (cd "$$tmp" && $(GO) work init "$$root" "$$root/$$dir"); \
+		echo "build $$dir"; (cd "$$dir" && GOWORK="$$tmp/go.work" $(GO) vet ./...); done
+
+check: lint test examples ## what must hold before a change lands; stale generated files fail their tests
