@@ -71,7 +71,9 @@ func TestTLSWithClientCertificatesThatAreReplaced(t *testing.T) {
 	if err := again(); err != nil {
 		t.Fatalf("after the files were replaced: %v", err)
 	}
-	os.Remove(f.key)
+	if err := os.Remove(f.key); err != nil {
+		t.Fatal(err)
+	}
 	if err := again(); err != nil {
 		t.Fatalf("while a file is missing: %v", err)
 	}

@@ -184,6 +184,7 @@ func (s *stream) plan() {
 		s.group = 1
 		s.backoff = min(max(2*s.backoff, s.w.opts.retryMin), s.w.opts.retryMax)
 		// Half of it is random, so that partitions do not all come back at once.
+		s.w.wg.Add(1)
 		s.timer = time.AfterFunc(s.backoff/2+rand.N(s.backoff/2+1), s.again)
 		return
 	}
@@ -218,6 +219,7 @@ func (s *stream) send(good bool) {
 // again is the timer's. What failed may be what the client remembers of the topic:
 // rights, partitions, its id, and the producer's own.
 func (s *stream) again() {
+	defer s.w.wg.Done()
 	s.mu.Lock()
 	err := s.err
 	s.mu.Unlock()
@@ -234,10 +236,10 @@ func (s *stream) again() {
 func (s *stream) abort() {
 	var failed []*write
 	s.mu.Lock()
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
+	if s.timer != nil && s.timer.Stop() {
+		s.w.wg.Done() // again will not run
 	}
+	s.timer = nil
 	for wr := s.head; wr != nil; {
 		next := wr.next
 		if wr.waiting {

@@ -71,12 +71,12 @@ func (f *tlsFiles) handshake(ctx context.Context, conn net.Conn, addr string) (n
 	}
 	cfg, err := f.config(host)
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	c := tls.Client(conn, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, fmt.Errorf("TLS with broker %s: %w%s", addr, err, tlsHint(err))
 	}
 	return c, nil

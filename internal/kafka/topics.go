@@ -135,10 +135,10 @@ func (c TopicsConfig) Tier(name string) TopicSpec {
 
 func (c TopicsConfig) topic(name, purpose string, count Count, settings ...Setting) TopicSpec {
 	s := TopicSpec{Name: name, Purpose: purpose, Count: count, Replication: c.Replication, Settings: settings}
-	switch {
-	case count == CountOne:
+	switch count {
+	case CountOne:
 		s.Partitions = 1
-	case count == CountSame:
+	case CountSame:
 		s.Partitions = c.Partitions
 	default:
 		s.Partitions = c.RetryPartitions
