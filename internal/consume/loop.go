@@ -101,11 +101,11 @@ var errAgain = errors.New("the client must be replaced")
 // deleted and made again, and it never asks again for the offset of a partition that
 // it was refused once; both are mended by a new one. Facts outlive it.
 func (l *Loop) session(ctx context.Context) error {
+	l.own.begin()
 	cl, err := kgo.NewClient(l.opts...)
 	if err != nil {
 		return fmt.Errorf("consume: %w", err)
 	}
-	l.own.begin(cl)
 	l.watch.begin(cl)
 	why := l.poll(ctx, cl)
 	budget := l.cfg.RevokeBudget

@@ -73,7 +73,7 @@ func decodeMetadata(text string, topicID [16]byte, offset int64) (offsetSet, For
 	version, rest, _ := strings.Cut(text, ";")
 	if version != metadataVersion {
 		switch {
-		case memberID.MatchString(text):
+		case len(text) <= 300 && memberID.MatchString(text): // client ids are at most 249 long
 			return nil, ForeignMember
 		case strings.HasPrefix(version, "milena"):
 			return nil, ForeignVersion

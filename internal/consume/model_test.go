@@ -334,7 +334,7 @@ func (l *ledger) tracker() int64 {
 
 func TestNothingIsLostRepeatedOrCommittedBackInTheModel(t *testing.T) {
 	var handed, adopted, returned, refused int
-	rapid.Check(t, func(t *rapid.T) {
+	life := func(t *rapid.T) {
 		m := newModel()
 		defer func() {
 			handed, adopted = handed+m.handed, adopted+m.adopted
@@ -349,7 +349,10 @@ func TestNothingIsLostRepeatedOrCommittedBackInTheModel(t *testing.T) {
 			rapid.SampledFrom(steps).Draw(t, "step")(t)
 		}
 		m.settleAll(t)
-	})
+	}
+	for range 20 {
+		rapid.Check(t, life)
+	}
 	t.Logf("%d handed over, %d adopted at a time in all, %d given up, %d late commits refused", handed, adopted, returned, refused)
 	if handed == 0 || adopted == 0 || returned == 0 || refused == 0 {
 		t.Error("the model did not reach what it is about")

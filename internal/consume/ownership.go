@@ -83,11 +83,11 @@ func newOwnership(cfg *Config, lease *lease, wake func()) *ownership {
 	}
 }
 
-// begin is called with each new client, before it polls.
-func (o *ownership) begin(cl *kgo.Client) {
+// begin is called before each new client is made: a client calls back from then on,
+// before whoever makes it has it in hand. The callbacks bring it along.
+func (o *ownership) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.cl = cl
 	o.closing = false
 	clear(o.told)
 	clear(o.faults)
@@ -110,6 +110,7 @@ func (o *ownership) assigned(cl *kgo.Client, ps map[string][]int32) {
 	o.lost(ps) // nothing, unless kgo assigns what it never took away
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.cl = cl
 	cl.PauseFetchPartitions(ps)
 	each(ps, func(p Partition) {
 		o.assign(p)

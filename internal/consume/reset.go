@@ -157,18 +157,27 @@ func (o *ownership) position(ctx context.Context, p Partition, log logState) (at
 	if at != commit.offset || again {
 		committed, settled = -1, nil // committed at once, so that a restart finds it
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.current[p] != a || a.dying {
+	if !o.positioned(a, log.topicID, at, committed, settled) {
 		return 0, false
 	}
-	a.led.position(a, log.topicID, at, committed, settled)
-	a.positioned = true
 	l.Info("partition assigned", "offset", at, "settled_above", len(settled))
 	if h := o.cfg.Hooks.Assigned; h != nil {
 		h(p, at)
 	}
 	return at, true
+}
+
+// positioned tells the assignment where it begins. It returns false where the
+// partition was taken away while that was being found out.
+func (o *ownership) positioned(a *Assignment, topicID [16]byte, at, committed int64, settled offsetSet) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.current[a.part] != a || a.dying {
+		return false
+	}
+	a.led.position(a, topicID, at, committed, settled)
+	a.positioned = true
+	return true
 }
 
 // knowsOther reports whether this process has read an earlier topic of that name.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ type world struct {
 	t        testing.TB
 	fake     *testkit.Fake
 	producer *kgo.Client
+	log      *testkit.LogCapture
 
 	mu         sync.Mutex
 	committed  map[Partition]int64
@@ -37,7 +39,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, partitions int32, opts ...testkit.FakeOption) *world {
-	w := &world{t: t, committed: make(map[Partition]int64)}
+	w := &world{t: t, committed: make(map[Partition]int64), log: testkit.NewLogCapture(t)}
 	w.fake = testkit.NewFake(t, append(opts, testkit.WithTopics(testkit.Topic{Name: testTopic, Partitions: partitions}))...)
 	w.producer = w.fake.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	w.fake.Observe(8, func(req kmsg.Request) { w.sawCommit(req.(*kmsg.OffsetCommitRequest)) })
@@ -78,24 +80,27 @@ func (w *world) produce(partition int32, n int) {
 	testkit.Produce(w.t, w.producer, recs...)
 }
 
-// commits returns what the group coordinator holds.
-func (w *world) commits() kadm.OffsetResponses {
-	w.t.Helper()
+// commit returns what the group coordinator holds.
+func (w *world) commit(partition int32) (kadm.Offset, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	got, err := kadm.NewClient(w.producer).FetchOffsets(ctx, testGroup)
 	if err != nil {
-		w.t.Fatalf("fetch offsets: %v", err)
+		return kadm.Offset{}, err
 	}
-	return got
+	o, ok := got.Lookup(testTopic, partition)
+	if !ok {
+		return kadm.Offset{At: -1}, nil
+	}
+	return o.Offset, o.Err
 }
 
 func (w *world) awaitCommit(partition int32, offset int64) {
 	w.t.Helper()
 	testkit.Eventually(w.t, patience, func() string {
-		got, ok := w.commits().Lookup(testTopic, partition)
-		if !ok || got.At != offset {
-			return fmt.Sprintf("partition %d is committed at %d, want %d", partition, got.At, offset)
+		got, err := w.commit(partition)
+		if err != nil || got.At != offset {
+			return fmt.Sprintf("partition %d is committed at %d, want %d (%v)", partition, got.At, offset, err)
 		}
 		return ""
 	})
@@ -117,6 +122,11 @@ type taken struct {
 	rec schemas.Record
 }
 
+// quiet keeps kgo's debug lines out of the capture.
+type quiet struct{ slog.Handler }
+
+func (quiet) Enabled(_ context.Context, l slog.Level) bool { return l > slog.LevelInfo }
+
 // member is a Loop whose records come out of a channel, for the test to settle.
 type member struct {
 	t      testing.TB
@@ -135,7 +145,7 @@ type member struct {
 
 func (w *world) config() Config {
 	return Config{
-		Kafka: kafka.Config{Brokers: w.fake.Brokers()},
+		Kafka: kafka.Config{Brokers: w.fake.Brokers(), Logger: slog.New(quiet{w.log})}, Logger: w.log.Logger(),
 		Group: testGroup, Topics: []string{testTopic}, InitialOffset: InitialEarliest,
 		SessionTimeout: 6 * time.Second, HeartbeatInterval: 100 * time.Millisecond,
 		CommitInterval: 20 * time.Millisecond, WatchInterval: 100 * time.Millisecond,
