@@ -47,7 +47,7 @@ func mustCreate(t testing.TB, a *Admin, ep Endpoint) Result {
 }
 
 func TestLifeOfAnEndpoint(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	ring := ringOf(t, "k1")
 	a := newAdmin(t, cfg, ring)
 	f := follow(t, cfg, ring, FollowerOptions{})
@@ -167,7 +167,7 @@ func readAll(t *testing.T, cfg kafka.Config, topic string) []*kgo.Record {
 }
 
 func TestConcurrentAdminsLoseNoChange(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	ring := ringOf(t, "k1")
 	const admins, endpoints = 8, 2
 	first := newAdmin(t, cfg, ring)
@@ -246,7 +246,7 @@ func TestConcurrentAdminsLoseNoChange(t *testing.T) {
 // A 410 disables at the version that it was seen at (in the health topic), and an
 // enable or a rotation makes a newer one, so neither takes the other away.
 func TestRotationAndEnableMakeANewerVersionAndKeepEachOther(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	ring := ringOf(t, "k1")
 	operatorSide, ownerSide := newAdmin(t, cfg, ring), newAdmin(t, cfg, ring)
 	before := mustCreate(t, operatorSide, sample("e")).Endpoint
@@ -269,7 +269,7 @@ func TestRotationAndEnableMakeANewerVersionAndKeepEachOther(t *testing.T) {
 }
 
 func TestSecretsOfEachKind(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	ring := ringOf(t, "k1")
 	a := newAdmin(t, cfg, ring)
 	ep := sample("both")
@@ -302,7 +302,7 @@ func TestSecretsOfEachKind(t *testing.T) {
 }
 
 func TestAuthIsSealedAndKept(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	ring := ringOf(t, "k1")
 	a := newAdmin(t, cfg, ring)
 	ep := sample("e")
@@ -325,7 +325,7 @@ func TestAuthIsSealedAndKept(t *testing.T) {
 }
 
 func TestRekeyKeepsVersionsAndFreesTheOldKey(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	oldEntry, _ := GenerateKey("old")
 	newEntry, _ := GenerateKey("new")
 	ring := func(entries ...string) *KeyRing {
@@ -352,7 +352,7 @@ func TestRekeyKeepsVersionsAndFreesTheOldKey(t *testing.T) {
 }
 
 func TestTenantHasAMostNumberOfEndpoints(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	a := NewAdmin(cfg, ringOf(t, "k1"), AdminOptions{CheckURL: anyURL, MaxPerTenant: 2})
 	t.Cleanup(a.Close)
 	for i := range 2 {
@@ -373,7 +373,7 @@ func TestTenantHasAMostNumberOfEndpoints(t *testing.T) {
 }
 
 func TestUpdateLeavesAloneWhatIsNotConfiguration(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	a := newAdmin(t, cfg, ringOf(t, "k1"))
 	mustCreate(t, a, sample("e"))
 	for field, edit := range map[string]func(*Endpoint){

@@ -78,6 +78,7 @@ func (a *Admin) checkTenant(rows Rows, tenant string) error {
 func (a *Admin) Update(ctx context.Context, by Actor, id string, ifVersion int64, edit func(*Endpoint) error) (Result, error) {
 	var res Result
 	ep, err := a.apply(ctx, id, change{by: by, action: ActionUpdate, ifVersion: ifVersion, edit: func(ep *Endpoint, now time.Time) error {
+		res.Secrets = nil // of a try that another writer overtook
 		before, err := clone(ep)
 		if err != nil {
 			return err

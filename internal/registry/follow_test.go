@@ -19,7 +19,7 @@ import (
 )
 
 func TestFollowerShowsWhatTheTopicSays(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	cl := newClient(t, cfg)
 	put(t, cl, cfg, schemas.Endpoint{ID: "a", EventTypes: []string{"order.*"}, Version: 1})
 	put(t, cl, cfg, schemas.Endpoint{ID: "b", Tenant: "acme", EventTypes: []string{"*"}, Version: 1})
@@ -86,7 +86,7 @@ func TestDeletedEndpointIsForgottenAfterItsTime(t *testing.T) {
 }
 
 func TestFollowerRefusesToStartWithoutTheKeyOfALiveSecret(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	cl := newClient(t, cfg)
 	ring := ringOf(t, "k2025")
 	put(t, cl, cfg, schemas.Endpoint{ID: "a", EventTypes: []string{"*"}, Version: 1,
@@ -121,7 +121,7 @@ func TestFollowerRefusesToStartWithoutTheKeyOfALiveSecret(t *testing.T) {
 }
 
 func TestBarrierCoversWhatWasCommittedBeforeIt(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	f := follow(t, cfg, nil, FollowerOptions{})
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -145,7 +145,7 @@ func TestBarrierCoversWhatWasCommittedBeforeIt(t *testing.T) {
 }
 
 func TestBarrierPassesTransactionMarkersAndIgnoresWhatIsOpen(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	f := follow(t, cfg, nil, FollowerOptions{})
 	txn := newClient(t, cfg, kgo.TransactionalID("someone"), kgo.TransactionTimeout(30*time.Second))
 	for i, commit := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
@@ -236,7 +236,7 @@ func TestBarrierFailsWhenTheBrokerIsStopped(t *testing.T) {
 }
 
 func TestFollowerRecoversWhenTheTopicIsMadeAgain(t *testing.T) {
-	_, cfg := newCluster(t)
+	cfg := newConfig(t)
 	cl := newClient(t, cfg)
 	for i := range 5 {
 		put(t, cl, cfg, schemas.Endpoint{ID: fmt.Sprint("old", i), EventTypes: []string{"*"}, Version: 1})

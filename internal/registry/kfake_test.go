@@ -11,13 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newCluster starts an embedded broker with the topics that this package needs.
 func newCluster(t testing.TB) (*kfake.Cluster, kafka.Config) {
