@@ -45,6 +45,14 @@ func (w *logWriter) ack() {
 	}
 }
 
+// release ends the holding back of acknowledgements.
+func (w *logWriter) release() {
+	w.mu.Lock()
+	w.hold = false
+	w.mu.Unlock()
+	w.ack()
+}
+
 func (w *logWriter) written() []kafka.Message {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,168 @@
+//go:build synctests
+
+// These run the releaser against the embedded broker in virtual time. The tag makes
+// kgo's locks visible to testing/synctest: go test -tags synctests.
+
+package retrytopics
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
+)
+
+// virtual is an embedded broker inside a synctest bubble, and who reads deliveries.
+type virtual struct {
+	t      *testing.T
+	fake   *testkit.Fake
+	cfg    kafka.Config
+	writer *kafka.Writer
+	recv   *receiver
+	stop   []func()
+}
+
+func newVirtual(t *testing.T, policy Policy) *virtual {
+	var net kfake.VirtualNetwork
+	v := &virtual{t: t}
+	topics := []testkit.Topic{{Name: names.Deliveries(), Partitions: 4}}
+	for _, tier := range DefaultTiers() {
+		topics = append(topics, testkit.Topic{Name: names.Retry(tier), Partitions: toyPartitions})
+	}
+	v.fake = testkit.NewFake(t, testkit.WithKfake(kfake.ListenFn(net.Listen), kfake.Ports(19092)), testkit.WithTopics(topics...))
+	v.cfg = kafka.Config{Brokers: v.fake.Brokers(), Names: names, Dialer: net.DialContext, Logger: slog.New(slog.DiscardHandler)}
+	// An empty fetch comes back when there is something, and after a minute in place
+	// of a quarter of a second: three days of those would be most of the test.
+	v.fake.Observe(1, func(req kmsg.Request) { req.(*kmsg.FetchRequest).MaxWaitMillis = 60_000 })
+	var err error
+	if v.writer, err = kafka.NewWriter(v.cfg); err != nil {
+		t.Fatal(err)
+	}
+	v.recv = &receiver{t: t, policy: policy, parker: v.parker(), seen: map[string]time.Time{}, finished: map[string]int{}, attempts: map[string][]attempt{}}
+	v.receive()
+	return v
+}
+
+func (v *virtual) parker() *Parker {
+	p, err := NewParker(ParkerConfig{Writer: v.writer, DeadLetter: &letters{}, Partitions: toyPartitions})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return p
+}
+
+// receive reads deliveries from the start, as their owner.
+func (v *virtual) receive() {
+	cl, err := v.cfg.NewClient(kgo.ConsumeTopics(names.Deliveries()), kgo.FetchMaxWait(time.Minute))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			fetches := cl.PollFetches(ctx)
+			fetches.EachRecord(func(rec *kgo.Record) {
+				v.recv.hear(kafka.Message{Topic: rec.Topic, Partition: rec.Partition, Key: rec.Key, Value: rec.Value,
+					Headers: kafka.FromKgo(rec, [16]byte{}).Headers})
+			})
+		}
+	}()
+	v.stop = append(v.stop, func() { cancel(); <-ended; cl.Close() })
+}
+
+// releaser starts a member of the releaser's group; the returned function ends it.
+func (v *virtual) releaser(change func(*ReleaserConfig)) (stop func()) {
+	w, err := kafka.NewWriter(v.cfg)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	p, err := NewParker(ParkerConfig{Writer: w, DeadLetter: &letters{}, Partitions: toyPartitions})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	cfg := ReleaserConfig{Kafka: v.cfg, Writer: w, Parker: p, DeadLetter: &letters{}, DeliveriesPartitions: 4}
+	// What turns every few seconds does so a hundred thousand times in three days.
+	cfg.Consume.WatchInterval, cfg.Consume.CommitInterval = time.Minute, 5*time.Second
+	cfg.Consume.SessionTimeout, cfg.Consume.HeartbeatInterval = 5*time.Minute, time.Minute
+	if change != nil {
+		change(&cfg)
+	}
+	r, err := NewReleaser(cfg)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := r.Run(ctx); err != nil {
+			v.t.Errorf("releaser: %v", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+		if err := w.Close(context.Background()); err != nil {
+			v.t.Errorf("writer: %v", err)
+		}
+	}
+}
+
+func (v *virtual) close() {
+	for _, f := range v.stop {
+		f()
+	}
+	if err := v.writer.Close(context.Background()); err != nil {
+		v.t.Errorf("writer: %v", err)
+	}
+	v.fake.Stop()
+	synctest.Wait()
+}
+
+func TestNineAttemptsOverThreeVirtualDaysThroughTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := compile(t, schemas.Retry{})
+		v := newVirtual(t, policy)
+		stop := v.releaser(nil)
+		const n = 20
+		start := time.Now()
+		for i := range n {
+			d := delivery("ep_"+strconv.Itoa(i), int64(i))
+			d.Enqueued = start
+			v.recv.attempt(&d)
+		}
+		for v.recv.left(n) > 0 && time.Since(start) < 100*time.Hour {
+			time.Sleep(time.Minute)
+		}
+		stop()
+		v.close()
+		if len(v.recv.attempts) != n {
+			t.Errorf("%d deliveries, want %d", len(v.recv.attempts), n)
+		}
+		for id, attempts := range v.recv.attempts {
+			if len(attempts) != 9 {
+				t.Errorf("%s: %d attempts, want 9", id, len(attempts))
+				continue
+			}
+			for i := 1; i < 9; i++ {
+				step := policy.steps[i-1].delay
+				if gap := attempts[i].at.Sub(attempts[i-1].at); gap < step || gap > step+step/10+time.Second {
+					t.Errorf("%s: attempt %d came %v after the one before, want %v + at most 10 %% and a second", id, i+1, gap, step)
+				}
+			}
+		}
+		t.Logf("at most %v late, %d copies", v.recv.latest, v.recv.copies)
+	})
+}
