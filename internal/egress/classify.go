@@ -10,8 +10,9 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
-	"reflect"
 	"syscall"
+
+	"golang.org/x/net/http2"
 
 	"github.com/milena-project/milena/schemas"
 )
@@ -99,18 +100,6 @@ func isReset(err error) bool {
 		is[resendError](err)
 }
 
-// h2StreamError has the fields of net/http's own, which lets errors.As fill it.
-type h2StreamError struct {
-	StreamID uint32
-	Code     uint32
-	Cause    error
-}
-
-func (h2StreamError) Error() string { return "HTTP/2 stream error" }
-
-// h2Protocol is PROTOCOL_ERROR of RFC 9113, section 7.
-const h2Protocol = 1
-
 // classifyHTTP sorts what net/http has no exported type for. Its errors about an
 // answer that cannot be read arrive wrapped ("connection broken: malformed …");
 // those about a connection that the peer closed before an answer began (closed
@@ -119,10 +108,16 @@ func classifyHTTP(err error) schemas.ErrorClass {
 	if is[*ProtocolError](err) || is[textproto.ProtocolError](err) || is[*http.ProtocolError](err) {
 		return schemas.ClassProtocol
 	}
-	if s, ok := errors.AsType[h2StreamError](err); ok {
-		if s.Code == h2Protocol {
-			return schemas.ClassProtocol
+	if s, ok := errors.AsType[http2.StreamError](err); ok {
+		if s.Code == http2.ErrCodeProtocol {
+			return schemas.ClassProtocol // one side says that the other broke the rules
 		}
+		return schemas.ClassReset
+	}
+	if c, ok := errors.AsType[http2.ConnectionError](err); ok && http2.ErrCode(c) != http2.ErrCodeNo {
+		return schemas.ClassProtocol
+	}
+	if is[http2.GoAwayError](err) {
 		return schemas.ClassReset
 	}
 	if is[*RequestError](err) {
@@ -135,12 +130,11 @@ func classifyHTTP(err error) schemas.ErrorClass {
 	if !ok {
 		return schemas.ClassInternal
 	}
-	depth, leaf := 0, t.Err
-	for u := errors.Unwrap(leaf); u != nil; u = errors.Unwrap(leaf) {
-		leaf = u
+	depth := 0
+	for u := errors.Unwrap(t.Err); u != nil; u = errors.Unwrap(u) {
 		depth++
 	}
-	if depth > 0 || reflect.TypeOf(leaf).Kind() == reflect.Uint32 { // an HTTP/2 connection error is its code
+	if depth > 0 {
 		return schemas.ClassProtocol
 	}
 	return schemas.ClassReset

@@ -3,6 +3,7 @@ package egress
 import (
 	"crypto/tls"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/http2"
 )
 
 // Egress is the one way out. It is safe for concurrent use.
@@ -50,7 +52,6 @@ func New(cfg Config) (*Egress, error) {
 	e.transport = &http.Transport{
 		DialContext:            e.dial,
 		DialTLSContext:         e.dialTLS,
-		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // no Accept-Encoding: a bomb stays a small body
 		MaxIdleConns:           cfg.MaxIdleConns,
 		MaxIdleConnsPerHost:    cfg.MaxIdleConnsPerHost,
@@ -65,9 +66,16 @@ func New(cfg Config) (*Egress, error) {
 			// Answers are read up to 16 KiB; more window is only memory.
 			MaxReceiveBufferPerConnection: 256 << 10,
 			MaxReceiveBufferPerStream:     32 << 10,
-			CountError:                    e.countH2,
 		},
 	}
+	// The HTTP/2 of x/net and not the copy inside net/http: only this one tells that
+	// a peer reset a stream with PROTOCOL_ERROR, and its errors have exported types.
+	h2, err := http2.ConfigureTransports(e.transport) //nolint:staticcheck // see above
+	if err != nil {
+		return nil, fmt.Errorf("egress: HTTP/2: %w", err)
+	}
+	h2.MaxHeaderListSize = uint32(min(cfg.MaxHeaderBytes, math.MaxUint32))
+	h2.CountError = e.countH2
 	return e, nil
 }
 

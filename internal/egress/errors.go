@@ -27,6 +27,8 @@ type ProxyError struct {
 	Status int    // of the answer to CONNECT; 0: none
 	Why    string
 	Err    error // may be nil
+
+	answered bool // the proxy works and said no
 }
 
 func (e *ProxyError) Error() string {

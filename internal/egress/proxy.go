@@ -58,6 +58,11 @@ func (p *proxy) fault(status int, why string, err error) *ProxyError {
 	return &ProxyError{Proxy: p.addr, Status: status, Why: why, Err: err}
 }
 
+// refusal is a fault that the proxy tells of itself.
+func (p *proxy) refusal(status int, why string) *ProxyError {
+	return &ProxyError{Proxy: p.addr, Status: status, Why: why, answered: true}
+}
+
 // connect makes a connection to a target through the proxy. Its errors are
 // *ProxyError, except those in which the proxy reports that the target refused or
 // could not be reached (SOCKS5 replies 4 to 6: net.OpErrors of a dial; 504 to
@@ -78,11 +83,11 @@ func (p *proxy) connect(ctx context.Context, t target) (net.Conn, error) {
 	return conn, err
 }
 
-// broken: the proxy itself does not work. A 5xx answer to CONNECT is a fault of the
-// proxy's side too, but it may be about one target only, and must not stop others.
+// broken: the proxy does not work. One that answers "no" works: that may be about
+// one target only (a filtering proxy says 403 or 407), and must not stop the others.
 func broken(err error) bool {
 	e, ok := errors.AsType[*ProxyError](err)
-	return ok && e.Status < 500
+	return ok && !e.answered
 }
 
 // connectAny asks for the addresses of a target in turn. A name that the proxy
@@ -98,7 +103,7 @@ func (p *proxy) connectAny(ctx context.Context, t target) (net.Conn, error) {
 			return conn, nil
 		}
 		last = err
-		if broken(err) {
+		if pe, ok := errors.AsType[*ProxyError](err); ok && pe.Status < 500 {
 			break // it is down or refuses us: it would say the same again
 		}
 		if ctx.Err() != nil {
@@ -172,7 +177,7 @@ func (p *proxy) tunnel(conn net.Conn, dst string) (net.Conn, error) {
 		return nil, fmt.Errorf("forward proxy %s answered 504 to CONNECT: %w", p.addr, os.ErrDeadlineExceeded)
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, p.fault(resp.StatusCode, "it answered "+strconv.Itoa(resp.StatusCode)+" "+http.StatusText(resp.StatusCode)+" to CONNECT", nil)
+		return nil, p.refusal(resp.StatusCode, "it answered "+strconv.Itoa(resp.StatusCode)+" "+http.StatusText(resp.StatusCode)+" to CONNECT")
 	}
 	if br.Buffered() > 0 {
 		return nil, p.fault(resp.StatusCode, "it sent data before it was asked", nil)

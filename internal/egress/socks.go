@@ -110,7 +110,7 @@ func (p *proxy) socksReply(code byte) error {
 	case 6:
 		return target(syscall.ETIMEDOUT)
 	case 2:
-		return p.fault(0, "its rules forbid the connection", nil)
+		return p.refusal(0, "its rules forbid the connection")
 	}
-	return p.fault(0, "it could not make the connection (SOCKS5 reply "+strconv.Itoa(int(code))+")", nil)
+	return p.refusal(0, "it could not make the connection (SOCKS5 reply "+strconv.Itoa(int(code))+")")
 }
