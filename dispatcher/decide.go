@@ -21,6 +21,7 @@ func (d *Dispatcher) decideAll(ctx context.Context) {
 			return
 		}
 		d.Logger.Warn("registry does not answer; deliveries to endpoints that it does not know wait", "err", err)
+		d.lanes.holdUndecided(undecided)
 		time.AfterFunc(barrierRetry, func() { d.lanes.returnUndecided(undecided) })
 		return
 	}
@@ -40,13 +41,13 @@ func (d *Dispatcher) end(it *item, ep *Endpoint) {
 		d.duplicates.forget(it.key)
 		wait := min(unknownWait, d.cfg.UnknownFor)
 		it.d.NotBefore, it.d.Released = time.Now().Add(wait), time.Time{}
-		d.Parker.Park(&it.d, it.part.settlement(it, 1).acked)
+		d.Parker.Park(&it.d, it.settlement(1).acked)
 	case ep == nil:
-		d.bury(it, schemas.ReasonEndpointUnknown, nil, nil)
+		d.bury(it, schemas.ReasonEndpointUnknown, nil)
 	case ep.State == schemas.StateDeleted:
-		d.bury(it, schemas.ReasonEndpointDeleted, ep, nil)
+		d.bury(it, schemas.ReasonEndpointDeleted, nil)
 	default:
-		d.bury(it, schemas.ReasonEndpointDisabled, ep, nil)
+		d.bury(it, schemas.ReasonEndpointDisabled, nil)
 	}
 }
 
@@ -78,13 +79,15 @@ func (s *lanes) decided(l *lane, ep *Endpoint) []*item {
 	defer s.mu.Unlock()
 	now := time.Now()
 	l.undecided = false
-	l.use(ep, now)
+	s.use(l, ep, now)
 	var ended []*item
 	if !l.enabled() {
-		for l.behind.len() > 0 {
-			it := s.dequeue(l)
-			it.part.unacked++
-			ended = append(ended, it)
+		for _, q := range []*fifo[*item]{&l.ahead, &l.behind} {
+			for q.len() > 0 {
+				it := s.dequeue(q)
+				it.part.unacked++
+				ended = append(ended, it)
+			}
 		}
 	}
 	s.settleIn(l, now)
@@ -103,14 +106,19 @@ func (s *lanes) endpointOf(l *lane) *Endpoint {
 func (s *lanes) usable(l *lane, ep *Endpoint) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.use(ep, time.Now())
+	s.use(l, ep, time.Now())
 	return l.enabled()
 }
 
-// disable stops an endpoint that asked for no more, until its configuration is newer.
-func (s *lanes) disable(l *lane, version int64) {
+// holdUndecided puts on hold what has waited for the registry for longer than a
+// lane's queue may last: a barrier that fails costs no memory and kills nothing.
+func (s *lanes) holdUndecided(ls []*lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.disabledAt = version
-	s.undecide(l)
+	now := time.Now()
+	for _, l := range ls {
+		if first, ok := l.behind.peek(); ok && now.Sub(first.ready) > s.cfg.LaneTime {
+			s.hold(l, HoldUnknown)
+		}
+	}
 }

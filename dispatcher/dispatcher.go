@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -21,6 +23,8 @@ type Deps struct {
 	DeadLetters DeadLetters
 	AttemptLog  AttemptLog
 	Forwarder   Forwarder
+	Notifier    Notifier
+	HoldLog     HoldLog
 	Hooks       Hooks
 	Logger      *slog.Logger
 }
@@ -33,6 +37,7 @@ type Dispatcher struct {
 	lanes      *lanes
 	duplicates *duplicates
 	sender     sender
+	holdPace   *rate.Limiter // bytes read from hold
 
 	work   context.Context // of every attempt; ends when a shutdown's patience does
 	cancel context.CancelCauseFunc
@@ -52,50 +57,49 @@ func New(cfg Config, deps Deps) *Dispatcher {
 		Deps: deps, cfg: cfg,
 		duplicates: newDuplicates(cfg.DuplicateEntries, cfg.DuplicateAge),
 		sender:     sender{transport: deps.Transport, classify: deps.Classify, userAgent: cfg.UserAgent},
+		holdPace:   rate.NewLimiter(holdRate, holdTurn),
 		woundUp:    make(chan struct{}),
 	}
 	d.work, d.cancel = context.WithCancelCause(context.Background()) //nolint:forbidigo // attempts outlive every caller; windUp ends them
-	d.lanes = newLanes(cfg, func(l *lane, it *item) { go d.attempts(l, it) })
+	d.lanes = newLanes(cfg, d, func(it *item) { go d.attempts(it) })
 	return d
 }
 
-// Assign begins an assignment of a partition.
-func (d *Dispatcher) Assign(partition int32, src Source) *Partition {
-	return &Partition{
-		d: d, number: partition, src: src,
-		room: make(chan struct{}, 1), drained: make(chan struct{}),
-	}
-}
-
-// Run decides about endpoints that are unknown, disabled or deleted. It returns
-// when ctx ends; nothing else of the Dispatcher depends on it.
+// Run decides about endpoints that are unknown, disabled or deleted, and keeps
+// health records from being compacted away. It returns when ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) {
+	retell := time.NewTicker(retellEvery)
+	defer retell.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-d.lanes.decide:
 			d.decideAll(ctx)
+		case <-retell.C:
+			d.lanes.retell()
 		}
 	}
 }
 
 // attempts makes one attempt after another while there is one to make: a goroutine
 // that finishes one goes on with the next in turn.
-func (d *Dispatcher) attempts(l *lane, it *item) {
+func (d *Dispatcher) attempts(it *item) {
 	for it != nil {
-		l, it = d.attempt(l, it)
+		it = d.attempt(it)
 	}
 }
 
-// attempt sends one delivery and settles what came of it.
-func (d *Dispatcher) attempt(l *lane, it *item) (*lane, *item) {
+// attempt sends one delivery, settles what came of it and returns the next one.
+func (d *Dispatcher) attempt(it *item) *item {
 	ep := d.Endpoints.Endpoint(it.d.EndpointID, it.ep)
-	if ep != it.ep && !d.lanes.usable(l, ep) {
-		return d.lanes.finish(l, it, endUndecided, time.Time{})
+	if ep != it.ep && !d.lanes.usable(it.lane, ep) {
+		e := interruptedFor(0)
+		e.undecided = true
+		return d.putBack(it, e)
 	}
 	if !it.part.src.Owned() {
-		return d.lanes.finish(l, it, endInterrupted, time.Now().Add(leaseRetry))
+		return d.putBack(it, interruptedFor(leaseRetry))
 	}
 	r := d.sender.post(d.work, &it.d, ep)
 	v := judge(ep.Schedule.Final, &r)
@@ -105,14 +109,18 @@ func (d *Dispatcher) attempt(l *lane, it *item) (*lane, *item) {
 		v = verdict{outcome: schemas.OutcomeInterrupted}
 	}
 	if v.outcome == schemas.OutcomeInterrupted {
-		return d.interrupted(l, it, &r)
+		d.interrupted(it, &r)
+		return d.putBack(it, interruptedFor(faultRetry))
 	}
-	nextLane, next := d.lanes.finish(l, it, endingOf(v, &r), pauseOf(&r))
-	if v.disable {
-		d.lanes.disable(l, ep.Version)
-	}
-	d.settle(it, ep, &r, v)
-	return nextLane, next
+	it.ep = ep
+	next, notice := d.lanes.finish(it, endingOf(v, &r))
+	d.settle(it, &r, v, notice)
+	return next
+}
+
+func (d *Dispatcher) putBack(it *item, e ending) *item {
+	next, _ := d.lanes.finish(it, e)
+	return next
 }
 
 // leaseRetry is when a lane is looked at again whose partition we may not own.
@@ -121,7 +129,7 @@ const leaseRetry = 100 * time.Millisecond
 // faultRetry is how long a lane rests after a fault of our own.
 const faultRetry = time.Second
 
-func (d *Dispatcher) interrupted(l *lane, it *item, r *result) (*lane, *item) {
+func (d *Dispatcher) interrupted(it *item, r *result) {
 	if d.Hooks.Interrupted != nil {
 		d.Hooks.Interrupted(r.class)
 	}
@@ -129,31 +137,4 @@ func (d *Dispatcher) interrupted(l *lane, it *item, r *result) (*lane, *item) {
 		d.Logger.Warn("attempt interrupted, not counted", "endpoint_id", it.d.EndpointID,
 			"delivery_id", it.d.ID(), "error_class", r.class, "err", r.text)
 	}
-	return d.lanes.finish(l, it, endInterrupted, time.Now().Add(faultRetry))
-}
-
-// endingOf says what a verdict means for the lane.
-func endingOf(v verdict, r *result) ending {
-	switch {
-	case v.outcome == schemas.OutcomeDelivered:
-		return endSucceeded
-	case r.status == http.StatusTooManyRequests:
-		return endThrottled
-	case r.class == "" && r.status >= 400 && r.status < 500:
-		return endFinal
-	default:
-		return endFailed
-	}
-}
-
-// maxPause is the longest that one answer may pause a lane.
-const maxPause = time.Hour
-
-// pauseOf is until when an answer asks for a pause of the whole endpoint:
-// Retry-After with 429 or 503.
-func pauseOf(r *result) time.Time {
-	if r.retryAfter > 0 && (r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable) {
-		return time.Now().Add(min(r.retryAfter, maxPause))
-	}
-	return time.Time{}
 }

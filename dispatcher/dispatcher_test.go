@@ -60,7 +60,7 @@ func TestAFailedAttemptIsParkedWithItsDueTimeAndCounted(t *testing.T) {
 			if due := time.Until(w.parked[0].NotBefore); due != 2*time.Minute {
 				t.Errorf("due in %s, want the Retry-After", due)
 			}
-			if a := w.log[0]; a.Outcome != schemas.OutcomeRetry || a.Number != 1 || a.NextTry.IsZero() {
+			if a := w.logged[0]; a.Outcome != schemas.OutcomeRetry || a.Number != 1 || a.NextTry.IsZero() {
 				t.Errorf("attempt record %+v", a)
 			}
 		})
@@ -117,8 +117,8 @@ func TestAnEndpointThatHangsCostsOneSlot(t *testing.T) {
 		w.send("bad", 100)
 		w.send("good", 100)
 		w.see(func() {
-			if w.open["bad"] != 1 {
-				t.Errorf("%d requests open at the endpoint that hangs, want 1", w.open["bad"])
+			if w.most["bad"] != 1 {
+				t.Errorf("%d requests open at the endpoint that hangs, want 1", w.most["bad"])
 			}
 			if len(w.bodies("good")) != 100 {
 				t.Errorf("%d of 100 reached the good one", len(w.bodies("good")))
@@ -168,7 +168,7 @@ func TestACopyOfAnAttemptIsDroppedAndLogged(t *testing.T) {
 			if len(w.posts) != 1 || len(w.done) != 2 {
 				t.Fatalf("%d POSTs and %d done, want 1 and 2", len(w.posts), len(w.done))
 			}
-			if got := []schemas.Outcome{w.log[0].Outcome, w.log[1].Outcome}; !slices.Contains(got, schemas.OutcomeDuplicate) {
+			if got := []schemas.Outcome{w.logged[0].Outcome, w.logged[1].Outcome}; !slices.Contains(got, schemas.OutcomeDuplicate) {
 				t.Errorf("outcomes %v, want one duplicate", got)
 			}
 		})
@@ -362,8 +362,8 @@ func TestAShutdownInterruptsWhatHangsWithoutCountingIt(t *testing.T) {
 		defer cancel()
 		w.p.Drain(ctx)
 		w.see(func() {
-			if len(w.done)+len(w.parked)+len(w.log) != 0 || len(w.givenUp) != 2 {
-				t.Errorf("done %v, parked %d, logged %d, given up %v", w.done, len(w.parked), len(w.log), w.givenUp)
+			if len(w.done)+len(w.parked)+len(w.logged) != 0 || len(w.givenUp) != 2 {
+				t.Errorf("done %v, parked %d, logged %d, given up %v", w.done, len(w.parked), len(w.logged), w.givenUp)
 			}
 		})
 	})
@@ -399,15 +399,15 @@ func TestAFailureDuringOurOwnSleepIsNotCharged(t *testing.T) {
 		w.answer = func(*http.Request) (*http.Response, error) { return nil, errRefused }
 		w.send("e", 1)
 		w.see(func() {
-			if len(w.parked)+len(w.log) != 0 {
+			if len(w.parked)+len(w.logged) != 0 {
 				t.Error("an attempt was charged although the process stood still")
 			}
 			w.answer = func(*http.Request) (*http.Response, error) { return status(200), nil }
 		})
 		time.Sleep(2 * time.Second)
 		w.see(func() {
-			if len(w.done) != 1 || w.log[0].Number != 1 {
-				t.Errorf("done %v, log %+v", w.done, w.log)
+			if len(w.done) != 1 || w.logged[0].Number != 1 {
+				t.Errorf("done %v, log %+v", w.done, w.logged)
 			}
 		})
 	})
@@ -447,16 +447,50 @@ func TestAProducersNotBeforeIsParkedWithoutAnAttempt(t *testing.T) {
 	})
 }
 
-func TestIntakeWaitsWhileAPartitionIsFull(t *testing.T) {
+func TestIntakeWaitsWhileAPartitionIsFullAndNoLaneStandsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{PartitionOffsets: 10})
-		w.endpoint("e", func(e *Endpoint) { e.MaxInFlight = 1 })
-		w.answer = func(*http.Request) (*http.Response, error) { time.Sleep(time.Second); return status(200), nil }
+		w.endpoint("a", one)
+		w.endpoint("b", one)
+		w.answers(func(*http.Request) (*http.Response, error) { time.Sleep(100 * time.Millisecond); return status(200), nil })
 		before := time.Now()
-		w.send("e", 20)
-		if took := time.Since(before); took != 10*time.Second {
-			t.Errorf("20 records were taken in after %s, want 10 s", took)
+		for range 10 {
+			w.send("a", 1)
+			w.send("b", 1)
+		}
+		if took := time.Since(before); took != 500*time.Millisecond {
+			t.Errorf("20 records were taken in after %s, want 500 ms", took)
 		}
 		time.Sleep(time.Minute)
+		w.see(func() {
+			if len(w.topics.hold) != 0 {
+				t.Errorf("%d were put on hold for want of a faster process", len(w.topics.hold))
+			}
+		})
+	})
+}
+
+func TestTheLongestLaneMakesRoomForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{PartitionOffsets: 10})
+		w.endpoint("long", one)
+		for _, id := range []string{"a", "b", "c", "d"} {
+			w.endpoint(id)
+		}
+		w.answers(func(*http.Request) (*http.Response, error) { time.Sleep(100 * time.Millisecond); return status(200), nil })
+		before := time.Now()
+		w.send("long", 30)
+		for _, id := range []string{"a", "b", "c", "d"} {
+			w.send(id, 1)
+		}
+		if took := time.Since(before); took > time.Second {
+			t.Errorf("the others were read after %s", took)
+		}
+		time.Sleep(time.Minute)
+		w.see(func() {
+			if len(w.topics.hold) == 0 || len(w.posts) != 34 {
+				t.Errorf("%d on hold, %d POSTs", len(w.topics.hold), len(w.posts))
+			}
+		})
 	})
 }

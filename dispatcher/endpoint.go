@@ -50,3 +50,10 @@ func (e *Endpoint) timeout() time.Duration {
 	}
 	return e.Timeout
 }
+
+func (e *Endpoint) version() int64 {
+	if e == nil {
+		return 0
+	}
+	return e.Version
+}

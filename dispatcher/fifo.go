@@ -1,5 +1,7 @@
 package dispatcher
 
+import "slices"
+
 // fifo is a queue that gives its memory back as it empties.
 type fifo[T any] struct {
 	items []T
@@ -13,11 +15,19 @@ func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }
 // pushFront puts v before all others.
 func (q *fifo[T]) pushFront(v T) {
 	if q.head == 0 {
-		q.items = append([]T{v}, q.items...)
+		q.items = slices.Insert(q.items, 0, v)
 		return
 	}
 	q.head--
 	q.items[q.head] = v
+}
+
+// peek returns the head and leaves it.
+func (q *fifo[T]) peek() (v T, ok bool) {
+	if q.len() == 0 {
+		return v, false
+	}
+	return q.items[q.head], true
 }
 
 func (q *fifo[T]) pop() (v T, ok bool) {
@@ -28,21 +38,25 @@ func (q *fifo[T]) pop() (v T, ok bool) {
 	v = q.items[q.head]
 	q.items[q.head] = zero
 	q.head++
-	if q.head == len(q.items) {
+	switch {
+	case q.head == len(q.items):
 		q.items, q.head = q.items[:0], 0
 		if cap(q.items) > 1024 {
 			q.items = nil
 		}
-	} else if q.head > 64 && q.head > len(q.items)/2 {
-		q.items = append(q.items[:0:0], q.items[q.head:]...)
-		q.head = 0
+	case q.head > 64 && q.head > len(q.items)/2:
+		q.items, q.head = slices.Clone(q.items[q.head:]), 0
 	}
 	return v, true
 }
 
-// drain empties the queue and returns what was in it, in order.
-func (q *fifo[T]) drain() []T {
-	rest := q.items[q.head:]
-	q.items, q.head = nil, 0
-	return rest
+// remove takes the first one out that fits; ok is false when none does.
+func (q *fifo[T]) remove(fits func(T) bool) (v T, ok bool) {
+	i := slices.IndexFunc(q.items[q.head:], fits)
+	if i < 0 {
+		return v, false
+	}
+	v = q.items[q.head+i]
+	q.items = slices.Delete(q.items, q.head+i, q.head+i+1)
+	return v, true
 }

@@ -17,6 +17,10 @@ type Source interface {
 	// GiveUp says that this assignment will not settle the record: it was never
 	// begun, or interrupted, and the partition or the process goes.
 	GiveUp(offset int64)
+	// DoneHere is Done for a record that was put on hold. It counts for this
+	// assignment only: after the next owner's claim what was appended here may not
+	// count any more, so it must never be kept as a fact.
+	DoneHere(offset int64)
 	// Owned reports whether a new POST may begin: the partition is still assigned
 	// and the group's coordinator has answered lately.
 	Owned() bool
@@ -68,6 +72,10 @@ type (
 	AttemptLog interface {
 		LogAttempt(a *schemas.Attempt, acked func())
 	}
+	// Notifier tells an endpoint's owner something.
+	Notifier interface {
+		Notify(n *schemas.Notice, acked func())
+	}
 	// Forwarder writes a misrouted delivery to the partition of its endpoint.
 	Forwarder interface {
 		Forward(d *schemas.Delivery, acked func())
@@ -82,6 +90,12 @@ type Hooks struct {
 	Duplicate func()
 	// Misrouted counts records found in another partition than their endpoint's.
 	Misrouted func()
+	// Held counts deliveries that were put on hold.
+	Held func(cause HoldCause)
+	// HoldRead counts bytes that were read from hold.
+	HoldRead func(bytes int)
+	// BreakerChanged counts transitions.
+	BreakerChanged func(from, to BreakerState)
 	// Interrupted counts attempts that came to no outcome.
 	Interrupted func(class schemas.ErrorClass)
 }

@@ -35,6 +35,7 @@ func (p *Partition) take(rec *schemas.Record) {
 	}
 	it.key = d.duplicates.key(&it.d)
 	if !d.duplicates.claim(it.key) {
+		p.begin()
 		p.duplicate(it)
 		return
 	}
@@ -69,7 +70,7 @@ func (p *Partition) takeMalformed(it *item, rec *schemas.Record, err error) {
 	it.key = p.d.duplicates.key(&it.d)
 	it.d.Error = schemas.CleanError(err.Error())
 	p.begin()
-	p.d.bury(it, schemas.ReasonMalformed, nil, nil)
+	p.d.bury(it, schemas.ReasonMalformed, nil)
 }
 
 // misrouted sends a record on to the partition of its endpoint. A second forward
@@ -81,7 +82,7 @@ func (p *Partition) misrouted(it *item, now time.Time) {
 	}
 	p.begin()
 	it.d.Forwards++
-	done := p.settlement(it, 1)
+	done := it.settlement(1)
 	if it.d.Forwards > 1 {
 		it.d.NotBefore = now.Add(misroutedWait)
 		d.Parker.Park(&it.d, done.acked)
@@ -93,14 +94,14 @@ func (p *Partition) misrouted(it *item, now time.Time) {
 // misroutedWait is how long a record waits that was forwarded once already.
 const misroutedWait = 10 * time.Second
 
-// duplicate drops a copy and says so in the delivery log.
+// duplicate drops a copy, which counts as work under way already, and says so in
+// the delivery log.
 func (p *Partition) duplicate(it *item) {
 	if p.d.Hooks.Duplicate != nil {
 		p.d.Hooks.Duplicate()
 	}
-	p.begin()
-	a := p.d.record(it, nil, nil, verdict{outcome: schemas.OutcomeDuplicate})
-	p.d.AttemptLog.LogAttempt(a, p.settlement(it, 1).acked)
+	a := p.d.record(it, nil, verdict{outcome: schemas.OutcomeDuplicate})
+	p.d.AttemptLog.LogAttempt(a, it.settlement(1).acked)
 }
 
 // schedule parks a delivery that its producer asked to be sent later.
@@ -109,9 +110,9 @@ func (p *Partition) schedule(it *item, now time.Time) {
 	p.begin()
 	if it.d.NotBefore.Sub(now) > d.cfg.MaxAge {
 		it.d.Error = "milena-not-before " + it.d.NotBefore.UTC().Format(time.RFC3339) + " is later than the max age of " + d.cfg.MaxAge.String() + " allows"
-		d.bury(it, schemas.ReasonExpired, nil, nil)
+		d.bury(it, schemas.ReasonExpired, nil)
 		return
 	}
 	d.duplicates.forget(it.key) // it comes back as the same attempt
-	d.Parker.Park(&it.d, p.settlement(it, 1).acked)
+	d.Parker.Park(&it.d, it.settlement(1).acked)
 }

@@ -14,13 +14,19 @@ type item struct {
 	d      schemas.Delivery
 	key    attemptKey
 	part   *Partition
-	offset int64
+	held   *held     // nil: read from deliveries; else from hold
+	offset int64     // in the topic that it was read from
 	ready  time.Time // when it could have been sent for the first time
 
-	started    time.Time // of the attempt in flight
+	holdOffset int64 // where it was appended to hold
+
+	// Of the attempt in flight.
+	lane       *lane
+	started    time.Time
 	unproven   bool      // its lane was unproven then
 	ep         *Endpoint // what its lane used then
-	prev, next *item     // neighbours in lane.open, in order of their start
+	ticket     ticket    // of the breaker
+	prev, next *item     // neighbours among the lane's open attempts, in order of their start
 }
 
 func (it *item) size() int64 { return int64(len(it.d.Payload)) + itemOverhead }
@@ -28,27 +34,36 @@ func (it *item) size() int64 { return int64(len(it.d.Payload)) + itemOverhead }
 // itemOverhead is about what an item takes beside its payload, in bytes.
 const itemOverhead = 1 << 10
 
-// lane is the in-process queue of one endpoint with its limits. All fields are
-// guarded by lanes.mu.
+// lane is the in-process state of one endpoint: its queues, its limits and its
+// health. All fields are guarded by lanes.mu.
 type lane struct {
 	id     string
 	tenant *tenant
-	part   *Partition // the assignment that its queue was read under
-	ep     *Endpoint  // as of the last attempt; nil: not known yet
+	part   *Partition // the assignment that its queues were read under
+	ep     *Endpoint  // as last used; nil: not known yet
 
-	behind   fifo[*item] // in log order, from deliveries
+	ahead    fifo[*item] // read from hold; served first
+	behind   fifo[*item] // read from deliveries; served when nothing is left on hold
+	held     *held       // nil: nothing is on hold
 	open     *item       // oldest attempt in flight
 	openLast *item
 	inFlight int
 	pace     pace
+	bucket   *rate.Limiter // nil: no rate limit
 
-	pausedUntil time.Time     // by Retry-After, or for a moment after a fault of our own
-	bucket      *rate.Limiter // nil: no rate limit
-	disabledAt  int64         // auto-disabled at that version of the endpoint; 0: not
+	breaker      breaker
+	episode      episode
+	disabledAt   int64     // auto-disabled at that version of the endpoint; 0: not
+	pausedUntil  time.Time // by Retry-After, or for a moment after a fault of our own
+	pauseStatus  int       // the answer that asked for the pause; 0: our own
+	pauseVersion int64     // of the endpoint when it was asked for
+
+	telling telling // the endpoint's health record
+	anchor  int64   // where health says the endpoint's records on hold begin; -1: it does not
 
 	place     place         // which list of lanes it stands in
 	undecided bool          // waits for the registry's barrier; nothing starts
-	wake      *time.Timer   // re-evaluates the lane; nil: none is set
+	wake      *time.Timer   // re-evaluates the lane; nil: none was ever set
 	idle      *list.Element // in lanes.idle while it has no work
 }
 
@@ -62,6 +77,23 @@ const (
 	placeSlow                   // waits until fewer than half of the slots are taken
 	placeUnsettled              // waits for writes of its partition
 )
+
+// head is the queue that the next attempt comes from; nil while there is none, or
+// what comes next stands on hold unread.
+func (l *lane) head() *fifo[*item] {
+	switch {
+	case l.ahead.len() > 0:
+		return &l.ahead
+	case l.held != nil && l.held.inLog():
+		return nil
+	case l.behind.len() > 0:
+		return &l.behind
+	}
+	return nil
+}
+
+// most is how many attempts may be in flight now.
+func (l *lane) most() int { return l.pace.limit(l.ep.maxInFlight()) }
 
 // pushOpen notes that it is in flight. Starts are in order of time.
 func (l *lane) pushOpen(it *item) {
@@ -98,25 +130,41 @@ func (l *lane) oldest(now time.Time) time.Duration {
 	return now.Sub(l.open.started)
 }
 
-// use takes a configuration into account, and starts a rate limit's bucket empty:
-// whoever owned the endpoint before may have spent it.
-func (l *lane) use(ep *Endpoint, now time.Time) {
+// use takes a configuration into account. A newer one than the breaker, the pause
+// or the auto-disable were about ends them: someone has mended the endpoint, or
+// said enable.
+func (l *lane) use(ep *Endpoint, now time.Time) (mended bool) {
 	if ep == l.ep {
-		return
+		return false
 	}
+	mended = l.ep != nil && ep != nil && ep.Version > l.ep.Version
 	l.ep = ep
+	if mended {
+		l.mend()
+	}
 	if ep == nil || ep.RateLimit == nil {
 		l.bucket = nil
-		return
+		return mended
 	}
 	limit, burst := rate.Limit(ep.RateLimit.Rate), max(1, ep.RateLimit.Burst)
 	if l.bucket == nil {
+		// Empty: whoever owned the endpoint before may have spent it.
 		l.bucket = rate.NewLimiter(limit, burst)
 		l.bucket.AllowN(now, burst)
-		return
+		return mended
 	}
 	l.bucket.SetLimitAt(now, limit)
 	l.bucket.SetBurstAt(now, burst)
+	return mended
+}
+
+func (l *lane) mend() {
+	l.breaker.reset()
+	l.episode = episode{}
+	l.disabledAt = 0
+	if l.pauseStatus != 0 {
+		l.pausedUntil, l.pauseStatus = time.Time{}, 0
+	}
 }
 
 // enabled reports whether the endpoint may be sent to as far as we know.
@@ -124,8 +172,14 @@ func (l *lane) enabled() bool {
 	return l.ep != nil && l.ep.State == schemas.StateEnabled && l.ep.Version > l.disabledAt
 }
 
+// working reports whether anything of the endpoint is under way here.
+func (l *lane) working() bool {
+	return l.behind.len() > 0 || l.ahead.len() > 0 || l.inFlight > 0 || l.held != nil || l.undecided ||
+		l.telling.writing || l.telling.dirty
+}
+
 // free reports whether nothing would be lost with the lane but its proof.
 func (l *lane) free(now time.Time) bool {
-	return l.behind.len() == 0 && l.inFlight == 0 && !l.undecided && l.disabledAt == 0 &&
+	return !l.working() && l.disabledAt == 0 && !l.telling.stands && l.breaker.closed() && !l.episode.active() &&
 		!l.pausedUntil.After(now) && (l.bucket == nil || l.bucket.TokensAt(now) >= float64(l.bucket.Burst()))
 }

@@ -6,33 +6,36 @@ import (
 	"time"
 )
 
-// lanes decides which delivery is sent next. Its lock is held for a few
-// microseconds at a time: nothing under it blocks, sends or writes.
+// lanes decides which delivery is sent next. Its lock is held for microseconds at a
+// time: nothing under it blocks or sends, and what it writes goes to a buffer.
 type lanes struct {
 	cfg   Config
-	start func(*lane, *item) // begins an attempt on a goroutine of its own
+	d     *Dispatcher
+	start func(*item) // begins an attempt on a goroutine of its own
 
 	mu           sync.Mutex
 	byID         map[string]*lane
 	ring         ring
 	inFlight     int
-	unproven     int // of those in flight, attempts of unproven lanes
-	queued       int
-	bytes        int64
+	unproven     int   // of those in flight, attempts of unproven lanes
+	queued       int   // deliveries in lanes
+	bytes        int64 // of those
 	waitUnproven fifo[*lane]
 	waitSlow     fifo[*lane]
 	undecided    []*lane
 	idle         *list.List // of *lane, longest without work first
 	full         []*Partition
-	draining     bool // shutdown: slow lanes start nothing
-	closed       bool // shutdown: nothing starts
+	meter        meter
+	searched     time.Time // when the longest lane was last looked for
+	draining     bool      // shutdown: slow lanes start nothing
+	closed       bool      // shutdown: nothing starts
 
 	decide chan struct{} // has an element while undecided has some
 }
 
-func newLanes(cfg Config, start func(*lane, *item)) *lanes {
+func newLanes(cfg Config, d *Dispatcher, start func(*item)) *lanes {
 	return &lanes{
-		cfg: cfg, start: start,
+		cfg: cfg, d: d, start: start,
 		byID: map[string]*lane{}, ring: ring{tenants: map[string]*tenant{}},
 		idle: list.New(), decide: make(chan struct{}, 1),
 	}
@@ -48,46 +51,59 @@ func (s *lanes) known(id string) *Endpoint {
 	return nil
 }
 
-// offer puts a delivery at the end of its endpoint's lane. ep is nil where the
-// registry has no such endpoint.
+// offer gives a delivery to its endpoint's lane. ep is nil where the registry has
+// no such endpoint.
 func (s *lanes) offer(it *item, ep *Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	l := s.lane(it, ep)
-	l.use(ep, now)
-	s.enqueue(l, it, false)
-	if !l.enabled() {
+	l := s.lane(it.d.EndpointID, it.part, tenantOf(ep))
+	s.use(l, ep, now)
+	if l.enabled() && !l.undecided {
+		s.placeFresh(l, it, now)
+	} else {
+		s.enqueue(&l.behind, it, false)
 		s.undecide(l)
 	}
 	s.settleIn(l, now)
 	s.pump(now)
 }
 
+func tenantOf(ep *Endpoint) string {
+	if ep == nil {
+		return ""
+	}
+	return ep.Tenant
+}
+
 // lane returns the endpoint's lane, made where there is none.
-func (s *lanes) lane(it *item, ep *Endpoint) *lane {
-	l := s.byID[it.d.EndpointID]
+func (s *lanes) lane(id string, part *Partition, tenant string) *lane {
+	l := s.byID[id]
 	if l == nil {
-		name := ""
-		if ep != nil {
-			name = ep.Tenant
-		}
-		l = &lane{id: it.d.EndpointID, tenant: s.ring.tenant(name)}
-		s.byID[l.id] = l
+		l = &lane{id: id, tenant: s.ring.tenant(tenant), anchor: -1}
+		s.byID[id] = l
 	}
 	if l.idle != nil {
 		s.idle.Remove(l.idle)
 		l.idle = nil
 	}
-	l.part = it.part
+	l.part = part
 	return l
 }
 
-func (s *lanes) enqueue(l *lane, it *item, front bool) {
+// use takes an endpoint's current configuration into account.
+func (s *lanes) use(l *lane, ep *Endpoint, now time.Time) {
+	if l.use(ep, now) {
+		s.tell(l)
+	}
+}
+
+// enqueue puts a delivery into a lane's queue.
+func (s *lanes) enqueue(q *fifo[*item], it *item, front bool) {
 	if front {
-		l.behind.pushFront(it)
+		q.pushFront(it)
 	} else {
-		l.behind.push(it)
+		q.push(it)
 	}
 	s.bytes += it.size()
 	s.queued++
@@ -95,29 +111,51 @@ func (s *lanes) enqueue(l *lane, it *item, front bool) {
 }
 
 // dequeue takes the head of a lane's queue and counts it as work under way.
-func (s *lanes) dequeue(l *lane) *item {
-	it, _ := l.behind.pop()
-	s.bytes -= it.size()
-	s.queued--
-	it.part.queued--
+func (s *lanes) dequeue(q *fifo[*item]) *item {
+	it, _ := q.pop()
+	s.unqueue(it)
 	it.part.open++
 	return it
 }
 
+func (s *lanes) unqueue(it *item) {
+	s.bytes -= it.size()
+	s.queued--
+	it.part.queued--
+}
+
 // settleIn puts a lane where it belongs after something about it has changed.
 func (s *lanes) settleIn(l *lane, now time.Time) {
+	if l.place != placeNone {
+		return
+	}
+	if s.wants(l, now) {
+		s.ask(l)
+	}
 	switch {
-	case l.place != placeNone:
-	case l.behind.len() > 0 && !l.undecided && l.inFlight < l.pace.limit(l.ep.maxInFlight()):
+	case !l.undecided && l.inFlight < l.most() && l.head() != nil:
 		s.ring.add(l)
-	case l.behind.len() == 0 && l.inFlight == 0 && l.idle == nil && !l.undecided:
+	case l.held != nil && l.inFlight == 0 && l.head() == nil:
+		s.wakeWhenSendable(l, now) // what is on hold is read then
+	case l.idle == nil && !l.working():
 		l.idle = s.idle.PushBack(l)
 		s.evict(now)
 	}
 }
 
+// wakeWhenSendable looks at a held lane again when its breaker or pause ends.
+func (s *lanes) wakeWhenSendable(l *lane, now time.Time) {
+	at := l.pausedUntil
+	if !l.breaker.closed() && l.breaker.until.After(at) {
+		at = l.breaker.until
+	}
+	if at.After(now) {
+		s.wakeAt(l, at, now)
+	}
+}
+
 // evict forgets idle lanes above the bound. One that still matters (paused, its
-// bucket not full) goes to the end of the line.
+// bucket not full, its endpoint failing) goes to the end of the line.
 func (s *lanes) evict(now time.Time) {
 	for range 8 {
 		if s.idle.Len() <= s.cfg.IdleLanes {
@@ -139,66 +177,73 @@ func (s *lanes) evict(now time.Time) {
 
 // pump starts attempts while a slot is free and a lane has something to send.
 func (s *lanes) pump(now time.Time) {
-	for l, it := s.pick(now); it != nil; l, it = s.pick(now) {
-		s.start(l, it)
+	for it := s.pick(now); it != nil; it = s.pick(now) {
+		s.start(it)
 	}
 }
 
 // pick takes the next delivery in turn and a slot for it; nil when there is none.
-func (s *lanes) pick(now time.Time) (*lane, *item) {
+func (s *lanes) pick(now time.Time) *item {
 	for s.inFlight < s.cfg.MaxInFlight && !s.closed {
 		l := s.ring.take()
 		if l == nil {
-			return nil, nil
+			return nil
 		}
-		if !s.mayStart(l, now) {
+		ticket, ok := s.mayStart(l, now)
+		if !ok {
 			continue
 		}
-		it := s.dequeue(l)
-		it.started, it.unproven, it.ep = now, !l.pace.proven, l.ep
+		it := s.dequeue(l.head())
+		it.lane, it.started, it.unproven, it.ep, it.ticket = l, now, !l.pace.proven, l.ep, ticket
 		l.pushOpen(it)
 		s.inFlight++
 		if it.unproven {
 			s.unproven++
 		}
 		s.settleIn(l, now)
-		return l, it
+		return it
 	}
-	return nil, nil
+	return nil
 }
 
 // mayStart reports whether a lane may begin an attempt now. Where it may not, the
 // lane stands where the event that changes that will find it.
-func (s *lanes) mayStart(l *lane, now time.Time) bool {
+func (s *lanes) mayStart(l *lane, now time.Time) (t ticket, ok bool) {
 	switch {
-	case l.behind.len() == 0 || l.undecided || l.inFlight >= l.pace.limit(l.ep.maxInFlight()):
-		return false // offer, the barrier's answer or its own next finish brings it back
+	case l.head() == nil || l.undecided || l.inFlight >= l.most():
+		return t, false // offer, hold, the barrier or its own next finish brings it back
 	case !l.enabled():
 		s.undecide(l)
-		return false
+		return t, false
 	case l.pausedUntil.After(now):
 		s.wakeAt(l, l.pausedUntil, now)
-		return false
+		return t, false
+	case l.breaker.open(now):
+		s.wakeAt(l, l.breaker.until, now)
+		return t, false
 	case s.draining && l.oldest(now) > drainSlow:
-		return false
+		return t, false
 	case l.part.unacked >= s.cfg.Unsettled:
 		l.place = placeUnsettled
 		l.part.blocked = append(l.part.blocked, l)
-		return false
+		return t, false
 	case !l.pace.proven && s.unproven >= max(1, s.cfg.MaxInFlight/2):
 		l.place = placeUnproven
 		s.waitUnproven.push(l)
-		return false
+		return t, false
 	case l.inFlight > 0 && 2*s.inFlight > s.cfg.MaxInFlight && l.oldest(now) > l.pace.slow():
 		l.place = placeSlow
 		s.waitSlow.push(l)
-		return false
+		return t, false
 	case l.bucket != nil && !l.bucket.AllowN(now, 1):
 		need := (1 - l.bucket.TokensAt(now)) / float64(l.bucket.Limit())
 		s.wakeAt(l, now.Add(time.Duration(need*float64(time.Second))+time.Millisecond), now)
-		return false
+		return t, false
 	}
-	return true
+	if t, ok = l.breaker.admit(now); !ok && !l.breaker.probing {
+		s.wakeAt(l, now.Add(time.Millisecond), now) // gobreaker's clock is a moment behind ours
+	}
+	return t, ok
 }
 
 // wakeAt looks at the lane again at that time.
@@ -231,96 +276,8 @@ func (s *lanes) undecide(l *lane) {
 	}
 }
 
-// ending is how an attempt leaves its lane.
-type ending uint8
-
-const (
-	endSucceeded ending = iota
-	endFailed
-	endThrottled   // 429
-	endFinal       // the answer was about this event; it says nothing of the endpoint's health
-	endInterrupted // back to the head of the queue
-	endUndecided   // back to the head of the queue until the barrier has been passed
-)
-
-// finish gives an attempt's slot back and returns the next one to make, if any.
-// What goes on to be settled counts as work of its partition until acked.
-func (s *lanes) finish(l *lane, it *item, end ending, pause time.Time) (*lane, *item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	l.removeOpen(it)
-	s.inFlight--
-	if it.unproven {
-		s.unproven--
-		if next, ok := s.waitUnproven.pop(); ok {
-			s.back(next, now)
-		}
-	}
-	if pause.After(l.pausedUntil) {
-		l.pausedUntil = pause
-	}
-	switch end {
-	case endSucceeded:
-		l.pace.succeeded(now.Sub(it.started), l.ep.maxInFlight())
-	case endFailed:
-		l.pace.failed()
-	case endThrottled:
-		l.pace.throttled()
-	case endFinal:
-	case endInterrupted, endUndecided:
-		s.putBack(l, it)
-		if end == endUndecided && !it.part.stopped {
-			s.undecide(l)
-		}
-	}
-	if end < endInterrupted {
-		it.part.unacked++
-	}
-	if 2*s.inFlight <= s.cfg.MaxInFlight {
-		for next, ok := s.waitSlow.pop(); ok; next, ok = s.waitSlow.pop() {
-			s.back(next, now)
-		}
-	}
-	s.settleIn(l, now)
-	nextLane, next := s.pick(now)
-	s.pump(now)
-	return nextLane, next
-}
-
 // back returns a lane from a waiting list.
 func (s *lanes) back(l *lane, now time.Time) {
 	l.place = placeNone
 	s.settleIn(l, now)
-}
-
-// putBack undoes dequeue; a record of a partition that is gone is given up, and
-// whoever owns the partition now reads it again.
-func (s *lanes) putBack(l *lane, it *item) {
-	it.part.open--
-	if it.part.stopped {
-		it.part.gaveUp(it)
-		it.part.checkDrained()
-		return
-	}
-	s.enqueue(l, it, true)
-}
-
-// acked ends one piece of work of a partition: its offset is done.
-func (s *lanes) acked(p *Partition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.open--
-	p.unacked--
-	if len(p.blocked) > 0 && p.unacked < s.cfg.Unsettled {
-		now := time.Now()
-		blocked := p.blocked
-		p.blocked = nil
-		for _, l := range blocked {
-			s.back(l, now)
-		}
-		s.pump(now)
-	}
-	p.checkDrained()
-	s.signalRoom()
 }

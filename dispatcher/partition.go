@@ -1,6 +1,11 @@
 package dispatcher
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
 
 // Partition is one assignment of a partition of deliveries. Take and Drain are
 // called by one goroutine, the owner of the assignment; all fields below mu are
@@ -16,13 +21,30 @@ type Partition struct {
 	blocked []*lane // lanes that wait for unacked to fall
 	stopped bool    // no work of it begins any more
 
+	claim  int64              // on the partition's hold
+	claims []schemas.Claim            // ours and those before it, ascending
+	held   map[*lane]struct{} // lanes with records on hold
+	askers fifo[*lane]        // lanes that want to read on, in turn
+
+	asked   chan struct{} // has an element while askers has some
 	room    chan struct{} // has an element when there may be room again
 	drained chan struct{} // closed when stopped and nothing is open
 }
 
-// full reports whether no more records of the partition may be taken in now.
+// fullFor reports whether no more records of the partition may be taken in now.
 func (s *lanes) fullFor(p *Partition) bool {
-	return p.queued+p.open >= s.cfg.PartitionOffsets || p.unacked >= s.cfg.Unsettled || s.bytes >= s.cfg.QueuedBytes
+	return p.queued+p.open >= s.cfg.PartitionOffsets || p.unacked >= s.cfg.Unsettled ||
+		s.bytes >= s.cfg.QueuedBytes || s.queued >= s.readAhead()
+}
+
+// leastReadAhead keeps a process with few slots from reading one record at a time.
+const leastReadAhead = 2_000
+
+// readAhead is how many deliveries may wait in all lanes: what this process sends
+// in half the time that a lane's queue may last. Reading faster than that would put
+// every lane on hold for want of a faster machine, not for an endpoint's sake.
+func (s *lanes) readAhead() int {
+	return max(leastReadAhead, 4*s.cfg.MaxInFlight, int(s.meter.rate*s.cfg.LaneTime.Seconds()/2))
 }
 
 // awaitRoom blocks while the partition may not take more in. It reports false when
@@ -35,7 +57,7 @@ func (p *Partition) awaitRoom(ctx context.Context) bool {
 			s.mu.Unlock()
 			return false
 		}
-		if !s.fullFor(p) {
+		if s.relieve(p, time.Now()); !s.fullFor(p) {
 			s.mu.Unlock()
 			return true
 		}
@@ -73,7 +95,9 @@ func (p *Partition) begin() {
 // not done, and the same attempt may be made later.
 func (p *Partition) gaveUp(it *item) {
 	p.d.duplicates.forget(it.key)
-	p.src.GiveUp(it.offset)
+	if it.held == nil {
+		p.src.GiveUp(it.offset)
+	}
 }
 
 func (p *Partition) checkDrained() {
@@ -93,24 +117,45 @@ func (s *lanes) stop(p *Partition) {
 	if p.stopped {
 		return
 	}
+	now := time.Now()
+	for l := range p.held {
+		if l.telling.dirty && !l.telling.writing {
+			s.writeHealth(l, now) // how far its records on hold are settled
+		}
+	}
 	p.stopped = true
 	for _, l := range s.byID {
 		if l.part != p {
 			continue
 		}
-		for _, it := range l.behind.drain() {
-			s.bytes -= it.size()
-			s.queued--
-			p.queued--
-			p.gaveUp(it)
+		for _, q := range []*fifo[*item]{&l.ahead, &l.behind} {
+			for q.len() > 0 {
+				it, _ := q.pop()
+				s.unqueue(it)
+				p.gaveUp(it)
+			}
 		}
+		s.letWaitersGo(l)
+		l.held = nil
 	}
+	clear(p.held)
 	p.checkDrained()
 	select {
 	case p.room <- struct{}{}:
 	default:
 	}
 	s.signalRoom()
+}
+
+// letWaitersGo gives up the deliveries whose place on hold health does not tell yet.
+func (s *lanes) letWaitersGo(l *lane) {
+	if l.held == nil {
+		return
+	}
+	for _, it := range l.held.waiting {
+		s.release(it)
+	}
+	l.held.waiting = nil
 }
 
 // Drain ends the assignment's work. On a revoke what is queued is dropped and what

@@ -19,28 +19,39 @@ import (
 
 // settlement waits for the acks of one delivery's writes.
 type settlement struct {
-	part    *Partition
-	offset  int64
+	it      *item
 	pending atomic.Int32
 }
 
-func (p *Partition) settlement(it *item, writes int32) *settlement {
-	s := &settlement{part: p, offset: it.offset}
+func (it *item) settlement(writes int32) *settlement {
+	s := &settlement{it: it}
 	s.pending.Store(writes)
 	return s
 }
 
 func (s *settlement) acked() {
-	if s.pending.Add(-1) == 0 {
-		s.part.src.Done(s.offset)
-		s.part.d.lanes.acked(s.part)
+	if s.pending.Add(-1) != 0 {
+		return
 	}
+	it := s.it
+	if it.held != nil {
+		it.part.d.lanes.settledHeld(it)
+		return
+	}
+	it.part.src.Done(it.offset)
+	it.part.d.lanes.acked(it.part)
 }
 
 // settle writes what an attempt came to.
-func (d *Dispatcher) settle(it *item, ep *Endpoint, r *result, v verdict) {
+func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Notice) {
+	if notice != nil {
+		// Not awaited: its id makes a second writing harmless, and the endpoint's
+		// health remembers it only when it is acknowledged.
+		l := it.lane
+		d.Notifier.Notify(notice, func() { d.lanes.noticed(l, notice.Kind) })
+	}
 	if v.outcome == schemas.OutcomeDelivered {
-		d.AttemptLog.LogAttempt(d.record(it, ep, r, v), it.part.settlement(it, 1).acked)
+		d.AttemptLog.LogAttempt(d.record(it, r, v), it.settlement(1).acked)
 		return
 	}
 	del := &it.d
@@ -51,16 +62,16 @@ func (d *Dispatcher) settle(it *item, ep *Endpoint, r *result, v verdict) {
 	}
 	del.Attempt++
 	if v.outcome == schemas.OutcomeDead {
-		d.bury(it, v.reason, ep, r)
+		d.bury(it, v.reason, r)
 		return
 	}
-	due, dead := ep.Schedule.Next(del, time.Now(), r.retryAfter)
+	due, dead := it.ep.Schedule.Next(del, time.Now(), r.retryAfter)
 	if dead != "" {
-		d.bury(it, dead, ep, r)
+		d.bury(it, dead, r)
 		return
 	}
-	done := it.part.settlement(it, 2)
-	a := d.record(it, ep, r, v)
+	done := it.settlement(2)
+	a := d.record(it, r, v)
 	a.NextTry = due
 	del.NotBefore, del.Released = due, time.Time{}
 	d.Parker.Park(del, done.acked)
@@ -69,9 +80,9 @@ func (d *Dispatcher) settle(it *item, ep *Endpoint, r *result, v verdict) {
 
 // bury writes a dead letter and what the delivery log says of it. r is nil where
 // no attempt was made.
-func (d *Dispatcher) bury(it *item, reason schemas.Reason, ep *Endpoint, r *result) {
-	done := it.part.settlement(it, 2)
-	a := d.record(it, ep, r, verdict{outcome: schemas.OutcomeDead, reason: reason})
+func (d *Dispatcher) bury(it *item, reason schemas.Reason, r *result) {
+	done := it.settlement(2)
+	a := d.record(it, r, verdict{outcome: schemas.OutcomeDead, reason: reason})
 	letter := schemas.NewLetter(it.d, reason, time.Now())
 	d.DeadLetters.Bury(&letter, done.acked)
 	d.AttemptLog.LogAttempt(a, done.acked)
@@ -79,7 +90,7 @@ func (d *Dispatcher) bury(it *item, reason schemas.Reason, ep *Endpoint, r *resu
 
 // record is the delivery log's entry. it.d.Attempt counts this attempt already
 // where it failed.
-func (d *Dispatcher) record(it *item, ep *Endpoint, r *result, v verdict) *schemas.Attempt {
+func (d *Dispatcher) record(it *item, r *result, v verdict) *schemas.Attempt {
 	del := &it.d
 	a := &schemas.Attempt{
 		DeliveryID: del.ID(), MessageID: del.MessageID(), EndpointID: del.EndpointID, Tenant: del.Event.Tenant,
@@ -88,10 +99,8 @@ func (d *Dispatcher) record(it *item, ep *Endpoint, r *result, v verdict) *schem
 		Run: del.Run, ResendOf: del.ResendOf, Origin: del.Origin.String(),
 		NotBefore: del.NotBefore, Bytes: len(del.Payload), Started: time.Now(), Error: del.Error,
 	}
-	if ep != nil {
-		a.URL = ep.LogURL
-	}
 	if r != nil {
+		a.URL = it.ep.LogURL
 		if r.delivered() {
 			a.Number++
 		}

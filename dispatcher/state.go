@@ -30,7 +30,7 @@ func (d *Dispatcher) Lane(endpointID string) (state LaneState, ok bool) {
 	now := time.Now()
 	state = LaneState{
 		Endpoint: l.id, Tenant: l.tenant.name, Partition: l.part.number, Queued: l.behind.len(), InFlight: l.inFlight,
-		Limit: l.pace.limit(l.ep.maxInFlight()), Proven: l.pace.proven, UsualMillis: milliseconds(l.pace.usual),
+		Limit: l.most(), Proven: l.pace.proven, UsualMillis: milliseconds(l.pace.usual),
 		OldestOpen: milliseconds(l.oldest(now)), Undecided: l.undecided, WaitsFor: l.place.String(),
 	}
 	if l.pausedUntil.After(now) {

@@ -39,15 +39,19 @@ type world struct {
 	most    map[string]int
 	parked  []schemas.Delivery
 	letters []schemas.Letter
-	log     []schemas.Attempt
+	logged  []schemas.Attempt
+	notices []schemas.Notice
+	topics  *memoryHold
 	forward []schemas.Delivery
 	done    []int64
 	givenUp []int64
 
+	crash    func() // ends it without winding anything up
 	holdAcks atomic.Bool
 	acks     []func() // held back while holdAcks
 	owned    atomic.Bool
 	frozen   atomic.Bool
+	heldDone []int64
 	home     int32 // partition of every endpoint
 	offset   int64
 }
@@ -59,25 +63,39 @@ type post struct {
 
 func newWorld(t *testing.T, cfg Config) *world {
 	t.Helper()
-	w := &world{t: t, endpoints: map[string]*Endpoint{}, open: map[string]int{}, most: map[string]int{}}
+	return newWorldOn(t, cfg, &memoryHold{health: map[string]schemas.Health{}})
+}
+
+// newWorldOn makes a process that finds hold and health as another has left them.
+func newWorldOn(t *testing.T, cfg Config, topics *memoryHold) *world {
+	t.Helper()
+	w := &world{topics: topics, t: t, endpoints: map[string]*Endpoint{}, open: map[string]int{}, most: map[string]int{}}
 	w.owned.Store(true)
 	w.answer = func(*http.Request) (*http.Response, error) { return status(200), nil }
 	w.d = New(cfg, Deps{
 		Transport: w, Classify: func(error) schemas.ErrorClass { return schemas.ClassConnect },
 		Endpoints: w, Placement: w, Parker: w, DeadLetters: w, AttemptLog: w, Forwarder: w,
+		Notifier: w, HoldLog: topics,
 	})
-	w.p = w.d.Assign(0, w)
 	ctx, cancel := context.WithCancel(t.Context())
+	w.p = w.d.Assign(ctx, 0, w)
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.d.Run(ctx) }()
+	w.crash = sync.OnceFunc(func() {
+		w.d.cancel(errors.New("crash"))
+		drain, stop := context.WithTimeout(context.Background(), 0)
+		defer stop()
+		w.p.Drain(drain)
+		cancel()
+		<-ended
+	})
 	t.Cleanup(func() {
 		w.d.BeginShutdown()
 		drain, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		w.release()
 		w.p.Drain(drain)
-		cancel()
-		<-ended
+		w.crash()
 	})
 	return w
 }
@@ -192,7 +210,7 @@ func (w *world) Bury(l *schemas.Letter, acked func()) {
 func (w *world) LogAttempt(a *schemas.Attempt, acked func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.log = append(w.log, *a)
+	w.logged = append(w.logged, *a)
 	w.ack(acked)
 }
 
@@ -209,6 +227,20 @@ func (w *world) Done(offset int64) {
 	w.done = append(w.done, offset)
 }
 
+func (w *world) DoneHere(offset int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done = append(w.done, offset)
+	w.heldDone = append(w.heldDone, offset)
+}
+
+func (w *world) Notify(n *schemas.Notice, acked func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notices = append(w.notices, *n)
+	w.ack(acked)
+}
+
 func (w *world) GiveUp(offset int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,6 +249,13 @@ func (w *world) GiveUp(offset int64) {
 
 func (w *world) Owned() bool                  { return w.owned.Load() }
 func (w *world) FrozenSince(_ time.Time) bool { return w.frozen.Load() }
+
+// answers changes what the receivers do.
+func (w *world) answers(f func(r *http.Request) (*http.Response, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = f
+}
 
 // see runs f on a state that does not change meanwhile.
 func (w *world) see(f func()) {

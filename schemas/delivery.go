@@ -1,6 +1,10 @@
 package schemas
 
-import "time"
+import (
+	"bytes"
+	"slices"
+	"time"
+)
 
 // Event is what a producer published.
 type Event struct {
@@ -52,3 +56,13 @@ func (d *Delivery) ID() string { return d.Origin.String() + "." + d.EndpointID }
 
 // MessageID is the webhook-id that receivers see.
 func (d *Delivery) MessageID() string { return MessageID(d.Event.Source, d.Event.ID) }
+
+// Own copies what the delivery shares with the record that it was read from, so
+// that keeping it does not keep the whole fetch.
+func (d *Delivery) Own() {
+	d.Payload = bytes.Clone(d.Payload)
+	d.Extra = slices.Clone(d.Extra)
+	for i := range d.Extra {
+		d.Extra[i].Value = bytes.Clone(d.Extra[i].Value)
+	}
+}

@@ -7,6 +7,7 @@ import "time"
 // writes it.
 type Health struct {
 	Claim   int64    `json:"claim"`             // the claim under which it was written
+	Version int64    `json:"version,omitempty"` // of the endpoint's configuration that was in use; a newer one ends episode and pause
 	Next    *int64   `json:"next,omitempty"`    // first offset of hold that is not settled; nil: nothing is held
 	Last    *int64   `json:"last,omitempty"`    // last offset of hold that was appended for it
 	Held    int      `json:"held,omitempty"`    // records held when it was written
@@ -34,4 +35,23 @@ type Pause struct {
 	Until   time.Time `json:"until"`
 	Status  int       `json:"status"`
 	Version int64     `json:"version"` // endpoint version it refers to; a newer one ends it
+}
+
+// ClaimKey is the key of the owner's claim in the health topic; it is no endpoint id.
+const ClaimKey = "!claim"
+
+// Claim is one owner's claim on a partition.
+type Claim struct {
+	Number  int64 `json:"number"`   // the offset of its record in health
+	HoldEnd int64 `json:"hold_end"` // the end of hold before it was written
+}
+
+// ClaimRecord is what an owner writes into health under ClaimKey when it takes a
+// partition over. A health record counts if it carries the claim that was the last
+// one at its offset; a record of hold, if it lies before the HoldEnd of the claim
+// that follows its own.
+type ClaimRecord struct {
+	HoldEnd int64   `json:"hold_end"`
+	Earlier []Claim `json:"earlier,omitempty"` // ascending, as far down as records on hold may go back
+	Process string  `json:"process,omitempty"` // who it is, for people
 }

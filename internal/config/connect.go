@@ -47,3 +47,13 @@ func (c *Config) EgressConfig() egress.Config {
 	}
 	return e
 }
+
+// TopicsConfig is how the topics shall look.
+func (c *Config) TopicsConfig() kafka.TopicsConfig {
+	return kafka.TopicsConfig{
+		Names:      schemas.Names{Prefix: c.Prefix},
+		Partitions: int32(c.Topics.Partitions), RetryPartitions: int32(c.Topics.RetryPartitions), //nolint:gosec // checked when they were loaded
+		Replication: int16(c.Topics.Replication), MinInsync: c.Topics.MinInsyncReplicas, //nolint:gosec // checked when they were loaded
+		Tiers: c.Retry.Tiers, MaxAge: c.Retry.MaxAge,
+	}
+}

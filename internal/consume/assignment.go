@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/milena-project/milena/internal/offsets"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -52,7 +53,7 @@ type Assignment struct {
 	mistaken   bool // records came before it was armed; see ownership.accept
 
 	// Guarded by led.mu.
-	tracker   *Tracker
+	tracker   *offsets.Tracker
 	base      int64
 	queue     [][]schemas.Record
 	queued    int                      // bytes in queue
@@ -60,11 +61,12 @@ type Assignment struct {
 	adopted   map[int64]schemas.Record // work of an earlier assignment that goes on
 	requeued  map[int64]struct{}       // adopted, then given up, not yet taken again
 	givenUp   map[int64]struct{}       // taken, then given up by this assignment
+	here      map[int64]struct{}       // done for this assignment only, and not committed; see DoneHere
 	closing   bool                     // no Take begins any more
 	ended     bool                     // let go: facts only
 	behind    bool                     // fetching is paused because the queue or the tracker is full
 	committed int64                    // last acknowledged commit; -1: none
-	written   uint64                   // tracker.changes as of that commit
+	written   uint64                   // tracker.Changes() as of that commit
 
 	more    chan struct{} // one token: the queue is not empty
 	idle    chan struct{} // closed when the goroutine that calls Take has returned
@@ -105,6 +107,11 @@ func (a *Assignment) Unsettled() int {
 // assignment has ended it is kept as a fact, and is never committed by this one.
 // Calling it again does nothing.
 func (a *Assignment) Done(offset int64) { a.led.done(a, offset) }
+
+// DoneHere is Done for a record whose next durable step counts only as long as this
+// assignment lasts: it is committed like any other, but never kept as a fact. After
+// the assignment has ended it does nothing but GiveUp.
+func (a *Assignment) DoneHere(offset int64) { a.led.doneHere(a, offset) }
 
 // GiveUp says that this process will not settle the record: it was taken and is
 // dropped, because the partition goes or the process ends. Its offset stays below

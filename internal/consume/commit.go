@@ -65,7 +65,7 @@ func (l *ledger) pending(a *Assignment) (offset int64, changed bool) {
 	if a.ended || a.tracker == nil {
 		return 0, false
 	}
-	return a.tracker.Watermark(), a.committed < 0 || a.tracker.changes != a.written
+	return a.tracker.Watermark(), a.committed < 0 || a.tracker.Changes() != a.written
 }
 
 func (l *ledger) snapshot(a *Assignment, limit int) (snapshot, bool) {
@@ -74,7 +74,7 @@ func (l *ledger) snapshot(a *Assignment, limit int) (snapshot, bool) {
 	if a.ended || a.tracker == nil {
 		return snapshot{}, false
 	}
-	s := snapshot{offset: a.tracker.Watermark(), changes: a.tracker.changes}
+	s := snapshot{offset: a.tracker.Watermark(), changes: a.tracker.Changes()}
 	if limit > 0 {
 		s.text = encodeMetadata(a.topicID, a.tracker, limit)
 	}
@@ -85,8 +85,13 @@ func (l *ledger) acknowledged(a *Assignment, s snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a.committed, a.written = s.offset, s.changes
+	for offset := range a.here {
+		if offset < s.offset {
+			delete(a.here, offset)
+		}
+	}
 	if !a.ended {
-		l.facts.settled.dropBelow(s.offset)
+		l.facts.settled.DropBelow(s.offset)
 	}
 }
 

@@ -3,6 +3,7 @@ package consume
 import (
 	"sync"
 
+	"github.com/milena-project/milena/internal/offsets"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -18,7 +19,7 @@ type ledger struct {
 // position makes the assignment current, with base as its first offset, and tells
 // it what is known of the records from there on: from earlier assignments of this
 // process, and from the metadata of the commit at which it begins.
-func (l *ledger) position(a *Assignment, topicID [16]byte, base, committed int64, settled offsetSet) {
+func (l *ledger) position(a *Assignment, topicID [16]byte, base, committed int64, settled offsets.Set) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.topicID != topicID {
@@ -27,10 +28,10 @@ func (l *ledger) position(a *Assignment, topicID [16]byte, base, committed int64
 	l.topicID, l.current = topicID, a
 	l.facts.dropBelow(base)
 	for _, r := range settled {
-		l.facts.settled.add(max(r.from, base), r.to)
+		l.facts.settled.Add(max(r.From, base), r.To)
 	}
 	a.topicID, a.base, a.taken, a.committed = topicID, base, base, committed
-	a.tracker = NewTracker(base)
+	a.tracker = offsets.NewTracker(base)
 }
 
 // receive takes polled records, in offset order. It returns how many are known to be
@@ -51,7 +52,7 @@ func (l *ledger) receive(a *Assignment, recs []schemas.Record, control func(i in
 		switch {
 		case control(i):
 			a.tracker.Done(rec.Offset)
-		case l.facts.settled.has(rec.Offset):
+		case l.facts.settled.Has(rec.Offset):
 			a.tracker.Done(rec.Offset)
 			settled++
 		case l.goesOn(rec.Offset):
@@ -148,12 +149,32 @@ func (l *ledger) done(a *Assignment, offset int64) {
 		return // of a topic that was deleted since
 	}
 	delete(l.facts.open, offset)
-	l.facts.settled.add(offset, offset+1)
+	l.facts.settled.Add(offset, offset+1)
 	if cur := l.current; cur != nil && cur.tracker.Done(offset) {
 		delete(cur.adopted, offset)
 		if eased = cur.ease(); eased {
 			a = cur
 		}
+	}
+}
+
+// doneHere marks an offset for this assignment only.
+func (l *ledger) doneHere(a *Assignment, offset int64) {
+	l.mu.Lock()
+	if a.ended {
+		l.mu.Unlock()
+		l.giveUp(a, offset)
+		return
+	}
+	if a.here == nil {
+		a.here = make(map[int64]struct{})
+	}
+	a.here[offset] = struct{}{}
+	a.tracker.Done(offset)
+	eased := a.ease()
+	l.mu.Unlock()
+	if eased {
+		a.own.wake()
 	}
 }
 
@@ -230,7 +251,10 @@ func (l *ledger) end(a *Assignment) (open int) {
 		open++
 		return false
 	})
-	a.queue, a.adopted, a.requeued, a.givenUp = nil, nil, nil, nil
+	for offset := range a.here {
+		l.facts.settled.Remove(offset)
+	}
+	a.queue, a.adopted, a.requeued, a.givenUp, a.here = nil, nil, nil, nil, nil
 	return open
 }
 

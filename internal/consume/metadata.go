@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/milena-project/milena/internal/offsets"
 )
 
 // MaxMetadata is the length of a commit's metadata, in characters, that brokers
@@ -40,7 +42,7 @@ func (f Foreign) Warn() bool { return f != ForeignNone && f != ForeignEmpty && f
 // encodeMetadata writes the offsets above the tracker's watermark that are done,
 // in at most limit characters; lower ones first when not all fit. It is never
 // empty: topic id and watermark alone show a recreated topic.
-func encodeMetadata(topicID [16]byte, t *Tracker, limit int) string {
+func encodeMetadata(topicID [16]byte, t *offsets.Tracker, limit int) string {
 	head := metadataVersion + ";" + base64.RawURLEncoding.EncodeToString(topicID[:]) + ";" +
 		strconv.FormatInt(t.Watermark(), 10) + ";"
 	room := base64.RawURLEncoding.DecodedLen(limit - len(head))
@@ -66,7 +68,7 @@ func encodeMetadata(topicID [16]byte, t *Tracker, limit int) string {
 // decodeMetadata reads what encodeMetadata wrote for a commit of that offset in
 // that topic. Metadata that does not fit them says nothing, and the set is empty.
 // It never fails: the metadata saves repeats and is never needed.
-func decodeMetadata(text string, topicID [16]byte, offset int64) (offsetSet, Foreign) {
+func decodeMetadata(text string, topicID [16]byte, offset int64) (offsets.Set, Foreign) {
 	if text == "" {
 		return nil, ForeignEmpty
 	}
@@ -112,11 +114,11 @@ func decodeMetadata(text string, topicID [16]byte, offset int64) (offsetSet, For
 // the bare base64 UUID of the KIP-848 protocol.
 var memberID = regexp.MustCompile(`(^|-)[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$|^[A-Za-z0-9_-]{22}$`)
 
-func decodeRuns(runs []byte, at int64) (offsetSet, error) {
+func decodeRuns(runs []byte, at int64) (offsets.Set, error) {
 	// No partition has a span of more than this between its watermark and its last
 	// offset; it keeps sums far from overflow.
 	const most = 1 << 40
-	var set offsetSet
+	var set offsets.Set
 	for len(runs) > 0 {
 		var step [2]int64
 		for i := range step {
@@ -131,7 +133,7 @@ func decodeRuns(runs []byte, at int64) (offsetSet, error) {
 		if from < at || to > 1<<62 {
 			return nil, fmt.Errorf("offset %d", to)
 		}
-		set = append(set, offsetRange{from, to})
+		set = append(set, offsets.Range{From: from, To: to})
 		at = to
 	}
 	return set, nil

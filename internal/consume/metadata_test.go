@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/milena-project/milena/internal/offsets"
 )
 
-func drawTracker(t *rapid.T) (*Tracker, []int64) {
-	tr := NewTracker(rapid.Int64Range(0, 1<<45).Draw(t, "base"))
+func drawTracker(t *rapid.T) (*offsets.Tracker, []int64) {
+	tr := offsets.NewTracker(rapid.Int64Range(0, 1<<45).Draw(t, "base"))
 	n := rapid.IntRange(0, 12_000).Draw(t, "n")
 	seed := rapid.Uint64().Draw(t, "seed")
 	next := tr.Next()
@@ -52,9 +54,9 @@ func TestMetadataRoundTrip(t *testing.T) {
 		for _, o := range offsets {
 			done := o >= tr.Watermark() && !tr.Open(o)
 			switch {
-			case set.has(o) && !done:
+			case set.Has(o) && !done:
 				t.Fatalf("offset %d is not done, or below the watermark", o)
-			case done && !set.has(o):
+			case done && !set.Has(o):
 				partial = true
 			case done && partial:
 				t.Fatalf("offset %d is there and a lower one is not", o)
@@ -102,7 +104,7 @@ func TestForeignMetadataIsIgnored(t *testing.T) {
 }
 
 func FuzzDecodeMetadata(f *testing.F) {
-	tr := NewTracker(7)
+	tr := offsets.NewTracker(7)
 	for o := int64(7); o < 90; o++ {
 		tr.Received(o)
 		if o%3 == 0 {
@@ -118,10 +120,10 @@ func FuzzDecodeMetadata(f *testing.F) {
 		}
 		last := offset
 		for _, r := range set {
-			if r.from <= last || r.to <= r.from {
+			if r.From <= last || r.To <= r.From {
 				t.Fatalf("ranges %v from %d", set, offset)
 			}
-			last = r.to
+			last = r.To
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
+	"github.com/milena-project/milena/internal/offsets"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -69,7 +70,7 @@ func (m *model) acquire(t *rapid.T) {
 	}
 	m.a.led.position(m.a, modelID, m.committed, m.committed, settled)
 	for _, o := range m.log {
-		if settled.has(o) {
+		if settled.Has(o) {
 			if !m.settled[o] {
 				t.Fatalf("the metadata says that %d is settled", o)
 			}
@@ -256,7 +257,7 @@ func (m *model) other(t *rapid.T) {
 		return
 	}
 	m.gen++
-	tr := NewTracker(m.committed)
+	tr := offsets.NewTracker(m.committed)
 	settled, _ := decodeMetadata(m.metadata, modelID, m.committed)
 	n := rapid.IntRange(0, 30).Draw(t, "records")
 	for _, o := range m.log {
@@ -265,7 +266,7 @@ func (m *model) other(t *rapid.T) {
 		}
 		n--
 		tr.Received(o)
-		if settled.has(o) || rapid.IntRange(0, 3).Draw(t, "settles") > 0 {
+		if settled.Has(o) || rapid.IntRange(0, 3).Draw(t, "settles") > 0 {
 			tr.Done(o)
 			m.settled[o] = true
 		}

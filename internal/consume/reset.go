@@ -9,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/internal/offsets"
 )
 
 // PositionError says why a partition is not consumed: nobody has decided where it
@@ -169,7 +171,7 @@ func (o *ownership) position(ctx context.Context, p Partition, log logState) (at
 
 // positioned tells the assignment where it begins. It returns false where the
 // partition was taken away while that was being found out.
-func (o *ownership) positioned(a *Assignment, topicID [16]byte, at, committed int64, settled offsetSet) bool {
+func (o *ownership) positioned(a *Assignment, topicID [16]byte, at, committed int64, settled offsets.Set) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.current[a.part] != a || a.dying {

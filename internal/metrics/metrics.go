@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -27,6 +28,13 @@ type Metrics struct {
 	interrupted   *prometheus.CounterVec
 	parked        *prometheus.CounterVec
 	released      prometheus.Counter
+	releaseLate   prometheus.Histogram
+	held          *prometheus.CounterVec
+	holdRead      prometheus.Counter
+	breakers      *prometheus.CounterVec
+	skew          prometheus.Gauge
+	nearRecords   prometheus.Gauge
+	nearBytes     prometheus.Gauge
 }
 
 // seconds are buckets from a millisecond to a minute.
@@ -66,6 +74,28 @@ func New(version string) *Metrics {
 		released: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "milena_released_total", Help: "Deliveries that were due and went back to the deliveries topic. Sum over processes.",
 		}),
+		releaseLate: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "milena_release_lateness_seconds", Buckets: seconds,
+			Help: "How long after its due time a delivery was back on the deliveries topic. Sum the buckets over processes.",
+		}),
+		held: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "milena_holds_total", Help: "Deliveries that were put on hold, by cause. Sum over processes.",
+		}, []string{"cause"}),
+		holdRead: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "milena_hold_read_bytes_total", Help: "Bytes that were read from hold. Sum over processes.",
+		}),
+		breakers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "milena_breaker_transitions_total", Help: "Transitions of endpoints' breakers. Sum over processes.",
+		}, []string{"from", "to"}),
+		skew: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "milena_clock_skew_seconds", Help: "How far the brokers' clock is ahead of the clock of whoever parked a record. It decides nothing. Maximum over processes.",
+		}),
+		nearRecords: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "milena_near_due_records", Help: "Deliveries in the releaser's memory for their last ten seconds. Sum over processes.",
+		}),
+		nearBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "milena_near_due_bytes", Help: "Bytes of those. Sum over processes.",
+		}),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "milena_build_info", Help: "1, with the version of this process.",
@@ -73,7 +103,8 @@ func New(version string) *Metrics {
 	})
 	info.Set(1)
 	m.Registry.MustRegister(info, m.attempts, m.attemptTime, m.dispatchDelay, m.dead, m.duplicates, m.misrouted,
-		m.interrupted, m.parked, m.released,
+		m.interrupted, m.parked, m.released, m.releaseLate, m.held, m.holdRead,
+		m.breakers, m.skew, m.nearRecords, m.nearBytes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -127,5 +158,26 @@ func (m *Metrics) Interrupted(class schemas.ErrorClass) {
 // Parked counts a write to a tier, by its label.
 func (m *Metrics) Parked(tier string) { m.parked.WithLabelValues(tier).Inc() }
 
-// Released counts a delivery that went back when it was due.
-func (m *Metrics) Released() { m.released.Inc() }
+// Released counts a delivery that went back, and how long after its due time.
+func (m *Metrics) Released(late time.Duration) {
+	m.released.Inc()
+	m.releaseLate.Observe(late.Seconds())
+}
+
+// Held counts a delivery that was put on hold, by its cause.
+func (m *Metrics) Held(cause string) { m.held.WithLabelValues(cause).Inc() }
+
+// HoldRead counts bytes that were read from hold.
+func (m *Metrics) HoldRead(bytes int) { m.holdRead.Add(float64(bytes)) }
+
+// BreakerChanged counts a transition of an endpoint's breaker.
+func (m *Metrics) BreakerChanged(from, to string) { m.breakers.WithLabelValues(from, to).Inc() }
+
+// Skew notes how far the brokers' clock is ahead.
+func (m *Metrics) Skew(ahead time.Duration) { m.skew.Set(ahead.Seconds()) }
+
+// NearDue notes what waits in the releaser's memory.
+func (m *Metrics) NearDue(records int, bytes int64) {
+	m.nearRecords.Set(float64(records))
+	m.nearBytes.Set(float64(bytes))
+}

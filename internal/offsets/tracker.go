@@ -1,4 +1,4 @@
-package consume
+package offsets
 
 import (
 	"math/bits"
@@ -18,7 +18,7 @@ type Tracker struct {
 	watermark int64
 	next      int64 // last received + 1
 	unsettled int
-	changes   uint64 // grows with everything that a commit would write differently
+	changes   uint64
 }
 
 // chunk holds the state of 64 neighbouring offsets. Offsets are looked up by
@@ -181,3 +181,6 @@ func (t *Tracker) moveTo(watermark int64) {
 		t.changes++
 	}
 }
+
+// Changes grows with everything that a commit would write differently.
+func (t *Tracker) Changes() uint64 { return t.changes }

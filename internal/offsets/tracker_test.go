@@ -1,4 +1,4 @@
-package consume
+package offsets
 
 import (
 	"math/rand/v2"
@@ -94,12 +94,12 @@ func checkSets(t *rapid.T, tr *Tracker, slow *slowTracker) {
 	if tr.Unsettled() != len(open) {
 		t.Fatalf("%d unsettled, want %d", tr.Unsettled(), len(open))
 	}
-	var above offsetSet
+	var above Set
 	for from, to := range tr.EachDone {
-		above = append(above, offsetRange{from, to})
+		above = append(above, Range{from, to})
 	}
 	for _, o := range slow.received {
-		if want := slow.done[o] && o >= tr.Watermark(); above.has(o) != want {
+		if want := slow.done[o] && o >= tr.Watermark(); above.Has(o) != want {
 			t.Fatalf("done above the watermark: %d is %v in %v", o, !want, above)
 		}
 		if tr.Open(o) == slow.done[o] {
@@ -110,20 +110,20 @@ func checkSets(t *rapid.T, tr *Tracker, slow *slowTracker) {
 
 func TestOffsetSetAgreesWithAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var set offsetSet
+		var set Set
 		truth := make(map[int64]bool)
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				from := rapid.Int64Range(0, 80).Draw(t, "from")
 				to := from + rapid.Int64Range(0, 12).Draw(t, "n")
-				set.add(from, to)
+				set.Add(from, to)
 				for o := from; o < to; o++ {
 					truth[o] = true
 				}
 			},
 			"dropBelow": func(t *rapid.T) {
 				floor := rapid.Int64Range(0, 60).Draw(t, "floor")
-				set.dropBelow(floor)
+				set.DropBelow(floor)
 				for o := range truth {
 					if o < floor {
 						delete(truth, o)
@@ -132,12 +132,12 @@ func TestOffsetSetAgreesWithAMap(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for o := int64(-1); o < 100; o++ {
-					if set.has(o) != truth[o] {
+					if set.Has(o) != truth[o] {
 						t.Fatalf("has(%d) = %v in %v", o, !truth[o], set)
 					}
 				}
 				for i := 1; i < len(set); i++ {
-					if set[i].from <= set[i-1].to {
+					if set[i].From <= set[i-1].To {
 						t.Fatalf("ranges touch: %v", set)
 					}
 				}

@@ -1,0 +1,231 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// HoldChunk is what one read of hold returned.
+type HoldChunk struct {
+	Records []schemas.Record
+	Next    int64 // everything below it was read
+	Bytes   int   // that the read cost
+}
+
+// holdRate bounds what a process reads from hold, in bytes a second; holdTurn what
+// one turn may cost.
+const (
+	holdRate = 64 << 20
+	holdTurn = 8 << 20
+)
+
+// errHoldShort: the log ends before records that were acknowledged or that health
+// speaks of. A new leader may know of them a moment later; if not, the broker lost them.
+var errHoldShort = errors.New("hold ends before the records that stand on it")
+
+// holdRetry is how long the reader waits after a read that failed.
+const holdRetry = 250 * time.Millisecond
+
+// readHold serves the lanes of one assignment that have records on hold and could
+// send them. The lane whose turn it is names where the read begins; every other
+// lane whose place lies in what was read is served from it too.
+func (p *Partition) readHold(ctx context.Context) {
+	s := p.d.lanes
+	for {
+		l, from := s.nextAsker(p)
+		if l == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-p.asked:
+				continue
+			}
+		}
+		chunk, err := p.d.HoldLog.ReadHold(ctx, p.number, from, holdTurn)
+		if err == nil && chunk.Next <= from {
+			err = errHoldShort
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			p.d.Logger.Warn("hold cannot be read; what is on it waits", "partition", p.number, "offset", from, "err", err)
+			s.askAgain(l)
+			if !sleep(ctx, holdRetry) {
+				return
+			}
+			continue
+		}
+		p.serve(from, chunk)
+		if p.d.Hooks.HoldRead != nil {
+			p.d.Hooks.HoldRead(chunk.Bytes)
+		}
+		if p.d.holdPace.WaitN(ctx, min(chunk.Bytes, holdTurn)) != nil {
+			return
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// wants reports whether the lane should read on: it can send, and what it has in
+// memory would be gone soon.
+func (s *lanes) wants(l *lane, now time.Time) bool {
+	h := l.held
+	return h != nil && h.unread() && !l.part.stopped && !l.undecided && !l.pausedUntil.After(now) &&
+		!l.breaker.open(now) && l.wait(l.ahead.len(), now) < s.cfg.LaneTime/2 &&
+		(l.breaker.closed() || l.ahead.len() == 0)
+}
+
+func (s *lanes) ask(l *lane) {
+	if l.held.asked {
+		return
+	}
+	l.held.asked = true
+	l.part.askers.push(l)
+	select {
+	case l.part.asked <- struct{}{}:
+	default:
+	}
+}
+
+func (s *lanes) askAgain(l *lane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.held != nil {
+		s.ask(l)
+	}
+}
+
+// nextAsker returns the lane whose turn it is and where its unread records begin.
+func (s *lanes) nextAsker(p *Partition) (*lane, int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for {
+		l, ok := p.askers.pop()
+		if !ok {
+			return nil, 0
+		}
+		if l.held == nil || l.part != p {
+			continue
+		}
+		l.held.asked = false
+		if s.wants(l, now) {
+			return l, l.held.searched
+		}
+	}
+}
+
+// serve hands what was read to the lanes that can use it, and notes for each how
+// far it has been searched.
+func (p *Partition) serve(from int64, chunk HoldChunk) {
+	s := p.d.lanes
+	var settle []func()
+	s.mu.Lock()
+	now := time.Now()
+	served := map[*lane]bool{}
+	for l := range p.held {
+		if h := l.held; h.tracker != nil && h.searched >= from && h.searched < chunk.Next && s.wants(l, now) {
+			served[l] = true
+		}
+	}
+	for i := range chunk.Records {
+		rec := &chunk.Records[i]
+		l := s.byID[string(rec.Key)]
+		if l == nil || !served[l] || rec.Offset < l.held.searched {
+			continue
+		}
+		if l.wait(l.ahead.len(), now) >= s.cfg.LaneTime || s.bytes >= s.cfg.QueuedBytes || (!l.breaker.closed() && l.ahead.len() > 0) {
+			l.held.searched = rec.Offset
+			delete(served, l)
+			continue
+		}
+		if f := s.ingest(l, rec, now); f != nil {
+			settle = append(settle, f)
+		}
+	}
+	for l := range served {
+		l.held.searched = max(l.held.searched, chunk.Next)
+	}
+	for l := range p.held {
+		s.leaveHold(l, l.held)
+		s.settleIn(l, now)
+	}
+	s.pump(now)
+	s.mu.Unlock()
+	for _, f := range settle {
+		f()
+	}
+}
+
+// ingest takes one record of hold into its lane. It returns what is to be done once
+// the lock is free, if the record ends here.
+func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
+	h, p := l.held, l.part
+	fresh := h.tracker.Received(rec.Offset)
+	if fresh && rec.Offset >= h.before && h.ahead > 0 && rec.Offset <= h.last {
+		h.ahead--
+	}
+	if !h.tracker.Open(rec.Offset) {
+		return nil // settled; read again after a drop
+	}
+	it := &item{part: p, offset: rec.Offset, lane: l, held: h}
+	var err error
+	it.d, err = schemas.ParseDelivery(*rec)
+	it.d.Own() // what was read is many endpoints' records; keeping one must not keep all
+	open := func() { p.open++; p.unacked++ }
+	switch {
+	case !p.valid(rec.Offset, it.d.Claim):
+		// Appended by an owner that had lost the partition: its record of deliveries
+		// was not done, and is with us.
+		h.tracker.Done(rec.Offset)
+		return nil
+	case err != nil:
+		open()
+		it.d.Error = schemas.CleanError(err.Error())
+		return func() { p.d.bury(it, schemas.ReasonMalformed, nil) }
+	case now.Sub(it.d.Enqueued) > s.cfg.MaxAge:
+		open()
+		return func() { p.d.bury(it, schemas.ReasonExpired, nil) }
+	}
+	it.d.Claim = 0
+	it.key = s.d.duplicates.key(&it.d)
+	it.ready = readySince(&it.d, rec.Timestamp, now)
+	if !s.d.duplicates.claim(it.key) {
+		open()
+		queued, ok := l.behind.remove(func(o *item) bool { return o.key == it.key })
+		if !ok { // it was sent
+			return func() { p.duplicate(it) }
+		}
+		// Of two queued copies the one from hold stays, for the order's sake.
+		s.unqueue(queued)
+		s.enqueue(&l.ahead, it, false)
+		return func() { p.duplicate(queued) }
+	}
+	s.enqueue(&l.ahead, it, false)
+	return nil
+}
+
+// valid reports whether a record of hold counts: it was appended before the claim
+// after its own took the end of hold.
+func (p *Partition) valid(offset, claim int64) bool {
+	for _, c := range p.claims { // ascending, ours last
+		if c.Number > claim {
+			return offset < c.HoldEnd
+		}
+	}
+	return true
+}

@@ -1,0 +1,60 @@
+package dispatcher
+
+import "time"
+
+// relieveEvery is how often the longest lane is looked for at most.
+const relieveEvery = 20 * time.Millisecond
+
+// relieve makes room when a partition has read as much as it may, or all lanes
+// together hold as many bytes as they may: the longest lane is put on hold, for one
+// endpoint must not stop the others. Where no lane stands out it is this process
+// that is slower than the log, and the intake waits: writing the backlog to hold
+// would make it slower still.
+func (s *lanes) relieve(p *Partition, now time.Time) {
+	if now.Sub(s.searched) < relieveEvery {
+		return
+	}
+	switch {
+	case s.bytes >= s.cfg.QueuedBytes:
+		s.searched = now
+		s.putOnHold(s.longest(nil))
+	case p.queued+p.open >= s.cfg.PartitionOffsets:
+		s.searched = now
+		s.putOnHold(s.longest(p))
+	}
+}
+
+// standsOut is how many times the average a lane's length is that stands out.
+const standsOut = 4
+
+// longest returns the lane with the most deliveries in memory, of one partition or
+// (nil) of all; nil if none stands out.
+func (s *lanes) longest(p *Partition) *lane {
+	var longest *lane
+	most, total, busy := 0, 0, 0
+	for _, l := range s.byID {
+		n := l.behind.len() + l.ahead.len()
+		if n == 0 || (p != nil && l.part != p) {
+			continue
+		}
+		total += n
+		busy++
+		if n > most {
+			longest, most = l, n
+		}
+	}
+	if busy > 1 && most < standsOut*total/busy {
+		return nil
+	}
+	return longest
+}
+
+func (s *lanes) putOnHold(l *lane) {
+	if l == nil {
+		return
+	}
+	s.hold(l, HoldMemory)
+	if l.ahead.len() > 0 {
+		s.dropAhead(l)
+	}
+}

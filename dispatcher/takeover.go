@@ -1,0 +1,108 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/milena-project/milena/internal/offsets"
+	"github.com/milena-project/milena/schemas"
+)
+
+// Takeover is what an owner finds: its own claim, those before it as far down as
+// anything on hold may go back, and the health of every endpoint in trouble.
+type Takeover struct {
+	Claim  int64
+	Claims []schemas.Claim // ascending; the last one is the owner's
+	Health map[string]schemas.Health
+}
+
+// HoldLog is the hold and health topics of a partition. Append and WriteHealth call
+// acked as the effects do, in the order of the log.
+type HoldLog interface {
+	// TakeOver writes a claim and reads health up to it. What others write there
+	// after the claim is nobody's.
+	TakeOver(ctx context.Context, partition int32) (Takeover, error)
+	// Append writes a delivery to hold. An offset of -1 says that it ended as a dead
+	// letter there: hold would not take it.
+	Append(partition int32, claim int64, d *schemas.Delivery, acked func(offset int64))
+	// WriteHealth writes an endpoint's health under a claim; nil is a tombstone.
+	WriteHealth(partition int32, claim int64, endpointID string, h *schemas.Health, acked func())
+	// ReadHold reads from an offset on, at most about limit bytes.
+	ReadHold(ctx context.Context, partition int32, from int64, limit int) (HoldChunk, error)
+}
+
+// takeOver restores every lane in trouble before the first record is taken in.
+func (p *Partition) takeOver(t Takeover) {
+	s := p.d.lanes
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	p.claim, p.claims = t.Claim, t.Claims
+	end := t.Claims[len(t.Claims)-1].HoldEnd
+	for id, h := range t.Health {
+		l := s.lane(id, p, "")
+		l.telling = telling{stands: true, dirty: true}
+		l.anchor = -1
+		if h.Next != nil {
+			l.held = &held{
+				tracker: offsets.NewTracker(*h.Next), searched: *h.Next, last: end - 1,
+				before: end, guess: max(1, h.Held), taking: true, since: now,
+			}
+			l.anchor = *h.Next
+			p.held[l] = struct{}{}
+		}
+		if e := h.Since; e != nil {
+			l.episode = episode{Episode: *e}
+			l.disabledAt = e.DisabledVersion
+			l.breaker.restore(e.BreakerStep, e.OpenUntil, now)
+			l.pace.failed()
+		}
+		if h.Paused != nil {
+			l.pausedUntil, l.pauseStatus, l.pauseVersion = h.Paused.Until, h.Paused.Status, h.Paused.Version
+		}
+		l.use(p.d.Endpoints.Endpoint(id, nil), now)
+		if l.ep.version() > h.Version {
+			l.mend()
+		}
+		// The record carries our claim from now on, and one that nothing stands
+		// behind any more becomes a tombstone.
+		s.tell(l)
+		if l.held != nil {
+			s.leaveHold(l, l.held)
+		}
+		s.settleIn(l, now)
+	}
+	s.pump(now)
+}
+
+// takeoverRetry is how long an owner waits before it claims again after a failure.
+const takeoverRetry = 500 * time.Millisecond
+
+// Assign begins an assignment of a partition: it claims the partition's hold, reads
+// the health of its endpoints, and only then may records be taken in. It returns
+// nil when ctx ends first.
+func (d *Dispatcher) Assign(ctx context.Context, partition int32, src Source) *Partition {
+	for {
+		t, err := d.HoldLog.TakeOver(ctx, partition)
+		if err == nil {
+			return d.begin(ctx, partition, src, t)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		d.Logger.Warn("partition cannot be claimed; its deliveries wait", "partition", partition, "err", err)
+		if !sleep(ctx, takeoverRetry) {
+			return nil
+		}
+	}
+}
+
+func (d *Dispatcher) begin(ctx context.Context, partition int32, src Source, t Takeover) *Partition {
+	p := &Partition{
+		d: d, number: partition, src: src, held: map[*lane]struct{}{},
+		room: make(chan struct{}, 1), asked: make(chan struct{}, 1), drained: make(chan struct{}),
+	}
+	p.takeOver(t)
+	go p.readHold(ctx)
+	return p
+}

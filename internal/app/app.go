@@ -1,0 +1,288 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/milena-project/milena/dispatcher"
+	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/internal/consume"
+	"github.com/milena-project/milena/internal/egress"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/metrics"
+	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/schemas"
+)
+
+// Options are what the process that runs an App has to say beside the configuration.
+type Options struct {
+	Logger    *slog.Logger
+	Version   string
+	Process   string       // names the process in claims, for people
+	Dialer    kafka.Dialer // to brokers; nil: TCP
+	OnAttempt func(a *schemas.Attempt)
+}
+
+// App is one Milena process: the roles that its configuration names, on one Kafka
+// cluster.
+type App struct {
+	cfg     config.Config
+	opts    Options
+	log     *slog.Logger
+	kafka   kafka.Config
+	names   schemas.Names
+	metrics *metrics.Metrics
+
+	writer   *kafka.Writer
+	reader   *kafka.Reader // of hold and health; nil without a dispatcher
+	follower *registry.Follower
+	dispatch *dispatcher.Dispatcher // nil: not a role of this process
+	loops    []role
+
+	mu    sync.Mutex
+	notUp error // why not ready: start-up has not ended, or shutdown has begun; guarded by mu
+}
+
+// role is one consumer group that the process is a member of.
+type role struct {
+	name string
+	loop runner
+}
+
+// runner is a consume.Loop or what wraps one.
+type runner interface {
+	Run(ctx context.Context) error
+	Ready() error
+	Alive() bool
+}
+
+// Roles of a process.
+const (
+	RoleDispatcher = "dispatcher"
+	RoleReleaser   = "releaser"
+	RoleRouter     = "router"
+)
+
+// ErrRefused is in the chain of an error of Run that trying again does not mend:
+// topics or keys are not as they must be.
+var ErrRefused = errors.New("refused to start")
+
+var errStarting = errors.New("starting")
+
+// New builds an App from a checked configuration. Nothing is dialled and nothing
+// is written until Run.
+func New(cfg config.Config, opts Options) (*App, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	a := &App{
+		cfg: cfg, opts: opts, log: opts.Logger, names: schemas.Names{Prefix: cfg.Prefix},
+		metrics: metrics.New(opts.Version), notUp: errStarting,
+	}
+	a.kafka = cfg.KafkaConfig(opts.Logger)
+	a.kafka.Dialer = opts.Dialer
+	ring, err := registry.ParseKeyRing(cfg.Keyring)
+	if err != nil {
+		return nil, err
+	}
+	a.follower = registry.NewFollower(a.kafka, ring, registry.FollowerOptions{DeletedFor: cfg.Retry.MaxAge + 7*24*time.Hour})
+	if a.writer, err = kafka.NewWriter(a.kafka); err != nil {
+		return nil, err
+	}
+	if err := a.addRoles(); err != nil {
+		_ = a.writer.Close(context.Background()) //nolint:forbidigo // nothing is buffered
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *App) has(role string) bool { return slices.Contains(a.cfg.Roles, role) }
+
+func (a *App) addRoles() error {
+	topics := a.cfg.TopicsConfig()
+	fx := &effects{
+		writer: a.writer, names: a.names, partitions: topics.Partitions, log: a.log, noticePartitions: topics.RetryPartitions,
+	}
+	parker, err := a.parker(fx)
+	if err != nil {
+		return err
+	}
+	if a.has(RoleDispatcher) {
+		if err := a.addDispatcher(fx, parker); err != nil {
+			return err
+		}
+	}
+	if a.has(RoleReleaser) {
+		if err := a.addReleaser(fx, parker); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *App) addDispatcher(fx *effects, parker dispatcher.Parker) error {
+	out, err := egress.New(a.cfg.EgressConfig())
+	if err != nil {
+		return err
+	}
+	if a.reader, err = kafka.NewReader(a.kafka); err != nil {
+		return err
+	}
+	c := a.cfg.Dispatcher
+	a.dispatch = dispatcher.New(dispatcher.Config{
+		MaxInFlight: c.MaxInFlight, LaneTime: c.LaneTime, QueuedBytes: int64(c.QueuedBytes), Unsettled: c.UnsettledPerPartition,
+		DuplicateEntries: c.Duplicates.Entries, DuplicateAge: c.Duplicates.Age,
+		MaxAge: a.cfg.Retry.MaxAge, UserAgent: "Milena/" + a.opts.Version,
+	}, dispatcher.Deps{
+		Transport: out.RoundTripper(), Classify: egress.Classify,
+		Endpoints: endpoints{a.follower}, Placement: fx,
+		Parker: parker, DeadLetters: fx, AttemptLog: fx, Forwarder: fx, Notifier: fx,
+		HoldLog: &holdLog{effects: *fx, reader: a.reader, process: a.opts.Process},
+		Hooks:   a.hooks(), Logger: a.log,
+	})
+	loop, err := consume.New(a.consumeConfig(RoleDispatcher, []string{a.names.Deliveries()}, func(as *consume.Assignment) consume.Intake {
+		return a.assign(as)
+	}))
+	if err != nil {
+		return err
+	}
+	a.loops = append(a.loops, role{RoleDispatcher, loop})
+	return nil
+}
+
+func (a *App) consumeConfig(name string, topics []string, start func(*consume.Assignment) consume.Intake) consume.Config {
+	return consume.Config{
+		Kafka: a.kafka, Group: a.names.Group(name), Topics: topics,
+		InitialOffset: consume.InitialOffset(a.cfg.InitialOffset), GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
+		SessionTimeout: a.cfg.Kafka.SessionTimeout, CommitInterval: a.cfg.Dispatcher.CommitInterval,
+		DrainBudget: a.cfg.Dispatcher.DrainBudget, Start: start, Logger: a.log,
+	}
+}
+
+// Run starts the process's roles and blocks until ctx ends, everything is wound
+// up and the groups are left; it then returns nil. An error with ErrRefused in its
+// chain says that nothing was begun and what must be mended.
+func (a *App) Run(ctx context.Context) error {
+	stopServing, err := a.serveHTTP()
+	if err != nil {
+		return err
+	}
+	defer stopServing()
+
+	// The registry and the writer outlive the roles: a shutdown still needs both.
+	support, endSupport := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer endSupport()
+	refused := make(chan error, 1)
+	wg.Go(func() {
+		if err := a.follower.Run(support); err != nil && support.Err() == nil {
+			refused <- err
+		}
+	})
+	if a.dispatch != nil {
+		wg.Go(func() { a.dispatch.Run(support) })
+	}
+	defer a.closeWriter(support)
+	if err := a.awaitStart(ctx, refused); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // asked to stop before the start had ended
+		}
+		return err
+	}
+	return a.runRoles(ctx, refused)
+}
+
+func (a *App) closeWriter(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, writerClose)
+	defer cancel()
+	if err := a.writer.Close(ctx); err != nil {
+		a.log.Warn("writes were not acknowledged before the end; their deliveries will be made again", "err", err)
+	}
+}
+
+// writerClose is how long the last writes may take.
+const writerClose = 5 * time.Second
+
+func (a *App) runRoles(ctx context.Context, refused <-chan error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	errs := make([]error, len(a.loops))
+	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	for i, r := range a.loops {
+		wg.Go(func() {
+			if err := r.loop.Run(loops); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", r.name, err)
+				cancel(errs[i])
+			}
+		})
+	}
+	a.setNotUp(nil)
+	a.log.Info("started", "roles", a.cfg.Roles, "version", a.opts.Version)
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-refused:
+		err = fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	a.setNotUp(errors.New("draining"))
+	a.log.Info("stopping: what is in flight is finished, what waits is left where it is", "budget", a.cfg.Dispatcher.DrainBudget)
+	if a.dispatch != nil {
+		a.dispatch.BeginShutdown()
+	}
+	stop()
+	wg.Wait()
+	return errors.Join(append(errs, err)...)
+}
+
+func (a *App) setNotUp(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notUp = err
+}
+
+// Ready says why this process is not ready: topics checked, registry caught up,
+// brokers reachable, writes flowing, not draining.
+func (a *App) Ready() error {
+	a.mu.Lock()
+	err := a.notUp
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	var all []error
+	if err := a.follower.Ready(); err != nil {
+		all = append(all, fmt.Errorf("registry: %w", err))
+	}
+	if since := a.writer.BlockedSince(); !since.IsZero() {
+		all = append(all, fmt.Errorf("writes to Kafka are blocked since %s", since.UTC().Format(time.RFC3339)))
+	}
+	for _, r := range a.loops {
+		if err := r.loop.Ready(); err != nil {
+			all = append(all, fmt.Errorf("%s: %w", r.name, err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Alive reports whether the loops go round. It is false only when a restart would
+// help; a Kafka that does not answer is no such case.
+func (a *App) Alive() bool {
+	for _, r := range a.loops {
+		if !r.loop.Alive() {
+			return false
+		}
+	}
+	return true
+}
+
+// Handler serves what the process has on its HTTP address.
+func (a *App) Handler() http.Handler { return a.handler() }

@@ -1,0 +1,96 @@
+package app
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// healthView is one partition of health as it was read.
+type healthView struct {
+	claims  []schemas.Claim            // ascending
+	records map[string]*schemas.Health // nil: a tombstone
+}
+
+func (v *healthView) add(rec *schemas.Record) {
+	if string(rec.Key) == schemas.ClaimKey {
+		v.addClaim(rec)
+		return
+	}
+	if claimOf(rec) < v.lastBefore(rec.Offset) {
+		return // its writer had lost the partition; a claim stands before what is written under it
+	}
+	var health *schemas.Health
+	if rec.Value != nil {
+		health = new(schemas.Health)
+		if json.Unmarshal(rec.Value, health) != nil {
+			return // nobody of ours wrote it
+		}
+	}
+	v.records[string(rec.Key)] = health
+}
+
+// claimOf is the claim under which a record of health was written; -1: none.
+func claimOf(rec *schemas.Record) int64 {
+	for _, h := range rec.Headers {
+		if h.Key == schemas.HeaderClaim {
+			if n, err := strconv.ParseInt(string(h.Value), 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+func (v *healthView) addClaim(rec *schemas.Record) {
+	var c schemas.ClaimRecord
+	if rec.Value == nil || json.Unmarshal(rec.Value, &c) != nil {
+		return
+	}
+	for _, e := range append(c.Earlier, schemas.Claim{Number: rec.Offset, HoldEnd: c.HoldEnd}) {
+		i, found := slices.BinarySearchFunc(v.claims, e.Number, func(c schemas.Claim, n int64) int { return int(c.Number - n) })
+		if !found {
+			v.claims = slices.Insert(v.claims, i, e)
+		}
+	}
+}
+
+// lastBefore is the number of the last claim before an offset; -1: none is known.
+func (v *healthView) lastBefore(offset int64) int64 {
+	last := int64(-1)
+	for _, c := range v.claims {
+		if c.Number < offset {
+			last = c.Number
+		}
+	}
+	return last
+}
+
+// valid are the endpoints in trouble.
+func (v *healthView) valid() map[string]schemas.Health {
+	out := map[string]schemas.Health{}
+	for id, h := range v.records {
+		if h != nil {
+			out[id] = *h
+		}
+	}
+	return out
+}
+
+// needed are the claims that a reader of hold has to know: one whose successor took
+// over before the lowest place that anything is read from says nothing any more.
+func (v *healthView) needed(holdEnd int64) []schemas.Claim {
+	lowest := holdEnd
+	for _, h := range v.records {
+		if h != nil && h.Next != nil {
+			lowest = min(lowest, *h.Next)
+		}
+	}
+	first := 0
+	for first+1 < len(v.claims) && v.claims[first+1].HoldEnd <= lowest {
+		first++
+	}
+	return slices.Clone(v.claims[first:])
+}

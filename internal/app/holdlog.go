@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/milena-project/milena/dispatcher"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+// holdLog is the dispatcher's hold and health on Kafka.
+type holdLog struct {
+	effects
+
+	reader  *kafka.Reader
+	process string
+}
+
+// TakeOver claims a partition: it learns the claims before its own, writes its own
+// and reads health up to it.
+//
+//	read the end of hold → write the claim → [another process that still thinks it
+//	owns the partition appends to hold: beyond our HoldEnd, ignored; it writes health:
+//	not under the last claim, ignored] → read health up to the claim
+func (h *holdLog) TakeOver(ctx context.Context, partition int32) (dispatcher.Takeover, error) {
+	view := healthView{records: map[string]*schemas.Health{}}
+	end, err := h.readHealth(ctx, partition, 0, -1, &view)
+	if err != nil {
+		return dispatcher.Takeover{}, err
+	}
+	holdEnds, err := h.reader.HighWatermarks(ctx, h.names.Hold())
+	if err != nil {
+		return dispatcher.Takeover{}, err
+	}
+	claim := schemas.ClaimRecord{HoldEnd: holdEnds[partition], Process: h.process}
+	claim.Earlier = view.needed(claim.HoldEnd)
+	number, err := h.writeClaim(ctx, partition, claim)
+	if err != nil {
+		return dispatcher.Takeover{}, err
+	}
+	if _, err := h.readHealth(ctx, partition, end, number, &view); err != nil {
+		return dispatcher.Takeover{}, err
+	}
+	own := schemas.Claim{Number: number, HoldEnd: claim.HoldEnd}
+	return dispatcher.Takeover{Claim: number, Claims: append(claim.Earlier, own), Health: view.valid()}, nil
+}
+
+// readHealth reads from an offset to the end (to < 0) or to to, and returns where it
+// ended.
+func (h *holdLog) readHealth(ctx context.Context, partition int32, from, to int64, view *healthView) (int64, error) {
+	topic := h.names.Health()
+	if to < 0 {
+		ends, err := h.reader.HighWatermarks(ctx, topic)
+		if err != nil {
+			return 0, err
+		}
+		to = ends[partition]
+	}
+	err := h.reader.ReadForwards(ctx, topic, partition, from, to, healthChunk, func(recs []schemas.Record) error {
+		for i := range recs {
+			view.add(&recs[i])
+		}
+		return nil
+	})
+	return to, err
+}
+
+const healthChunk = 1 << 20 // bytes
+
+func (h *holdLog) writeClaim(ctx context.Context, partition int32, claim schemas.ClaimRecord) (int64, error) {
+	value, err := json.Marshal(claim)
+	if err != nil {
+		return 0, fmt.Errorf("claim: %w", err)
+	}
+	written := make(chan kafka.Written, 1)
+	h.writer.Write(kafka.Message{Topic: h.names.Health(), Partition: partition, Key: []byte(schemas.ClaimKey), Value: value},
+		func(w kafka.Written) { written <- w })
+	select {
+	case w := <-written:
+		return w.Offset, w.Err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// Append writes a delivery to hold.
+func (h *holdLog) Append(partition int32, claim int64, d *schemas.Delivery, acked func(offset int64)) {
+	held := *d
+	held.Claim = claim
+	h.writer.Write(kafka.Message{
+		Topic: h.names.Hold(), Partition: partition, Key: []byte(d.EndpointID), Value: d.Payload, Headers: held.Headers(),
+	}, func(w kafka.Written) {
+		switch {
+		case w.Err == nil:
+			acked(w.Offset)
+		case errors.Is(w.Err, kafka.ErrTooLarge):
+			h.DeadLetter(d, schemas.ReasonTooLarge, func() { acked(-1) })
+		}
+	})
+}
+
+// WriteHealth writes an endpoint's health record, or its tombstone.
+// The claim stands in a header, because a tombstone has no other place for it.
+func (h *holdLog) WriteHealth(partition int32, claim int64, endpointID string, rec *schemas.Health, acked func()) {
+	m := kafka.Message{
+		Topic: h.names.Health(), Partition: partition, Key: []byte(endpointID),
+		Headers: []schemas.Header{{Key: schemas.HeaderClaim, Value: strconv.AppendInt(nil, claim, 10)}},
+	}
+	if rec != nil {
+		value, err := json.Marshal(rec)
+		if err != nil { // numbers, times and short texts: it cannot
+			h.log.Error("health record cannot be written", "endpoint_id", endpointID, "err", err)
+			return
+		}
+		m.Value = value
+	}
+	h.write(m, acked, func() { h.log.Error("health record refused as too large", "endpoint_id", endpointID) })
+}
+
+// ReadHold reads a part of hold.
+func (h *holdLog) ReadHold(ctx context.Context, partition int32, from int64, limit int) (dispatcher.HoldChunk, error) {
+	f, err := h.reader.Fetch(ctx, h.names.Hold(), partition, from, int32(limit)) //nolint:gosec // 8 MiB
+	if errors.Is(err, kafka.ErrOutOfRange) && from < f.LogStart {
+		h.log.Error("records on hold were lost to retention", "partition", partition, "from", from, "to", f.LogStart)
+		return dispatcher.HoldChunk{Next: f.LogStart}, nil
+	}
+	if err != nil {
+		return dispatcher.HoldChunk{}, err
+	}
+	return dispatcher.HoldChunk{Records: f.Records, Next: f.Next, Bytes: f.Bytes}, nil
+}

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+func (a *App) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.Registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if !a.Alive() {
+			http.Error(w, "a poll loop stands still; a restart helps", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := a.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	return mux
+}
+
+// debugHandler is served on the second listener, which takes loopback only.
+func (a *App) debugHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	if a.dispatch != nil {
+		mux.Handle("GET /debug/lanes/{endpoint}", a.lanesHandler())
+	}
+	return mux
+}
+
+// serveHTTP listens on the addresses of the configuration; an empty one is none.
+func (a *App) serveHTTP() (stop func(), err error) {
+	var servers []*http.Server
+	stop = func() {
+		for _, s := range servers {
+			_ = s.Close()
+		}
+	}
+	for _, l := range []struct {
+		key, addr string
+		handler   http.Handler
+	}{{"http.addr", a.cfg.HTTP.Addr, a.handler()}, {"http.debug_addr", a.cfg.HTTP.DebugAddr, a.debugHandler()}} {
+		if l.addr == "" {
+			continue
+		}
+		ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", l.addr) //nolint:forbidigo // returns at once
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("%w: %s = %s: %w; choose another address, or end the process that has it", ErrRefused, l.key, l.addr, err)
+		}
+		s := &http.Server{Handler: l.handler, ReadHeaderTimeout: 5 * time.Second}
+		servers = append(servers, s)
+		go func() {
+			if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				a.log.Error("HTTP server ended", "addr", l.addr, "err", err)
+			}
+		}()
+	}
+	return stop, nil
+}

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/milena-project/milena/dispatcher"
+	"github.com/milena-project/milena/internal/consume"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/retrytopics"
+	"github.com/milena-project/milena/schemas"
+)
+
+// assign begins the dispatcher's work on a partition. An assignment that ends
+// before its takeover is through takes nothing in.
+func (a *App) assign(as *consume.Assignment) consume.Intake {
+	if p := a.dispatch.Assign(as.Context(), as.Partition().Partition, as); p != nil {
+		return p
+	}
+	return noIntake{}
+}
+
+type noIntake struct{}
+
+func (noIntake) Take(context.Context, []schemas.Record) {}
+func (noIntake) Drain(context.Context)                  {}
+
+func (a *App) parker(fx *effects) (*retrytopics.Parker, error) {
+	tiers, err := retrytopics.NewTiers(a.cfg.Retry.Tiers...)
+	if err != nil {
+		return nil, fmt.Errorf("retry.tiers: %w", err)
+	}
+	return retrytopics.NewParker(retrytopics.ParkerConfig{
+		Writer: a.writer, DeadLetter: fx, Names: a.names, Tiers: tiers,
+		Partitions: int32(a.cfg.Topics.RetryPartitions), //nolint:gosec // checked by config
+		Hooks:      []retrytopics.Hook{tierHooks{a}},
+	})
+}
+
+func (a *App) addReleaser(fx *effects, parker *retrytopics.Parker) error {
+	r, err := retrytopics.NewReleaser(retrytopics.ReleaserConfig{
+		Kafka: a.kafka, Writer: a.writer, Parker: parker, DeadLetter: fx,
+		DeliveriesPartitions: fx.partitions, Hooks: []retrytopics.Hook{tierHooks{a}}, Logger: a.log,
+		Consume: consume.Config{
+			SessionTimeout: a.cfg.Kafka.SessionTimeout, GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
+			CommitInterval: a.cfg.Dispatcher.CommitInterval,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	a.loops = append(a.loops, role{RoleReleaser, r})
+	return nil
+}
+
+// hooks tell metrics, and whoever embeds, what the dispatcher does.
+func (a *App) hooks() dispatcher.Hooks {
+	m := a.metrics
+	return dispatcher.Hooks{
+		Attempted: func(at *schemas.Attempt) {
+			m.Attempted(at)
+			if a.opts.OnAttempt != nil {
+				a.opts.OnAttempt(at)
+			}
+		},
+		Duplicate: m.Duplicate, Misrouted: m.Misrouted, Interrupted: m.Interrupted,
+		Held:           func(c dispatcher.HoldCause) { m.Held(string(c)) },
+		HoldRead:       m.HoldRead,
+		BreakerChanged: func(from, to dispatcher.BreakerState) { m.BreakerChanged(string(from), string(to)) },
+	}
+}
+
+// tierHooks tell metrics what the tiers do.
+type tierHooks struct{ app *App }
+
+func (h tierHooks) OnParked(tier time.Duration)     { h.app.metrics.Parked(schemas.TierLabel(tier)) }
+func (h tierHooks) OnReleased(late time.Duration)   { h.app.metrics.Released(late) }
+func (h tierHooks) OnSkew(ahead time.Duration)      { h.app.metrics.Skew(ahead) }
+func (h tierHooks) OnClockJump(by time.Duration)    { h.app.log.Warn("the wall clock jumped", "by", by) }
+func (h tierHooks) OnHeld(records int, bytes int64) { h.app.metrics.NearDue(records, bytes) }
+
+// startRetry is the pause between two tries to check the topics.
+const startRetry = 3 * time.Second
+
+// awaitStart returns when the topics are as they must be and the registry is
+// caught up. A Kafka that does not answer is waited for, and said every few seconds.
+func (a *App) awaitStart(ctx context.Context, refused <-chan error) error {
+	for {
+		err := a.checkTopics(ctx)
+		var differs *kafka.CheckError
+		switch {
+		case err == nil:
+			return a.awaitRegistry(ctx, refused)
+		case errors.As(err, &differs):
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		a.setNotUp(fmt.Errorf("Kafka does not answer: %w", err))
+		a.log.Warn("waiting for Kafka", "brokers", a.cfg.Kafka.Brokers, "err", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-refused:
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		case <-time.After(startRetry):
+		}
+	}
+}
+
+func (a *App) checkTopics(ctx context.Context) error {
+	cl, err := a.kafka.NewClient()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	roles := make([]kafka.Role, len(a.loops))
+	for i, r := range a.loops {
+		roles[i] = kafka.Role(r.name)
+	}
+	checked, err := kafka.Check(ctx, cl, a.cfg.TopicsConfig(), roles...)
+	if err == nil && checked.Partitions != int32(a.cfg.Topics.Partitions) { //nolint:gosec // checked by config
+		err = &kafka.CheckError{Differences: []kafka.Difference{{
+			Topic: a.names.Deliveries(), Key: "partitions", ByHand: true,
+			Have: fmt.Sprint(checked.Partitions), Want: fmt.Sprint(a.cfg.Topics.Partitions),
+		}}}
+	}
+	return err
+}
+
+// registryCheck is how often the registry is asked whether it has caught up.
+const registryCheck = 20 * time.Millisecond
+
+func (a *App) awaitRegistry(ctx context.Context, refused <-chan error) error {
+	tick := time.NewTicker(registryCheck)
+	defer tick.Stop()
+	for {
+		err := a.follower.Ready()
+		if err == nil {
+			return nil
+		}
+		a.setNotUp(fmt.Errorf("registry: %w", err))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-refused:
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+	}
+}
