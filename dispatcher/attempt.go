@@ -46,7 +46,7 @@ func (s *sender) post(ctx context.Context, d *schemas.Delivery, ep *Endpoint) re
 	}
 	ctx, cancel := context.WithTimeout(ctx, ep.timeout())
 	defer cancel()
-	resp, err := s.transport.RoundTrip(req.WithContext(ctx))
+	resp, err := s.transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // readBody closes it
 	r.firstByte = body.firstRead()
 	if err != nil {
 		r.duration = time.Since(r.started)

@@ -71,7 +71,10 @@ func TestConcurrencyGrowsWithProofAndNeverExceedsTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
 		w.endpoint("e", func(e *Endpoint) { e.MaxInFlight = 6 })
-		w.answer = func(*http.Request) (*http.Response, error) { time.Sleep(10 * time.Millisecond); return status(200), nil }
+		w.answer = func(*http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Millisecond)
+			return status(200), nil
+		}
 		w.send("e", 60)
 		time.Sleep(time.Second)
 		w.see(func() {

@@ -129,7 +129,7 @@ func (o *ownership) assign(p Partition) *Assignment {
 		part: p, own: o, led: led, since: time.Now(),
 		more: make(chan struct{}, 1), idle: make(chan struct{}), drained: make(chan struct{}),
 	}
-	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.ctx, a.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the assignment's own life, ended by revoke or loss
 	o.current[p] = a
 	delete(o.faults, p)
 	return a
@@ -159,7 +159,7 @@ func (o *ownership) lost(ps map[string][]int32) {
 		return
 	}
 	o.end(as, true)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it has ended already: nothing is waited for
 	cancel()
 	o.drain(ctx, as, 0)
 }

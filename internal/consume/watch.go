@@ -133,7 +133,7 @@ func (w *watch) replace() (topic string, err error) {
 func (w *watch) complain(what string, err error) {
 	if time.Since(w.said) >= sayAgain {
 		w.said = time.Now()
-		w.cfg.Logger.Warn(what, "err", err)
+		w.cfg.Logger.Warn(what, "err", err) //nolint:sloglint // its callers give constants
 	}
 }
 

@@ -86,27 +86,27 @@ func lockDir(dir string) (*os.File, error) {
 	}
 	held, err := tryLock(f)
 	if err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("the data directory %s cannot be locked: %w", dir, err)
 	}
 	if !held {
 		owner, _ := os.ReadFile(name)
-		f.Close()
+		_ = f.Close()
 		who := "another process"
 		if pid := strings.TrimSpace(string(owner)); pid != "" {
 			who = "process " + pid
 		}
 		return nil, fmt.Errorf("%s is in use by %s (milena dev); stop it, or choose another directory with --data-dir", dir, who)
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	}
 	if err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("the data directory %s cannot be written; choose another with --data-dir: %w", dir, err)
 	}
 	return f, nil
 }
 
 // unlock keeps the file: removing it would let two processes lock two files of one name.
-func unlock(f *os.File) { f.Close() }
+func unlock(f *os.File) { _ = f.Close() }

@@ -105,7 +105,7 @@ func isReset(err error) bool {
 // those about a connection that the peer closed before an answer began (closed
 // idle, HTTP/2 GOAWAY) are bare values.
 func classifyHTTP(err error) schemas.ErrorClass {
-	if is[*ProtocolError](err) || is[textproto.ProtocolError](err) || is[*http.ProtocolError](err) {
+	if is[*ProtocolError](err) || is[textproto.ProtocolError](err) || is[*http.ProtocolError](err) { //nolint:staticcheck // deprecated, and still what net/http returns for some
 		return schemas.ClassProtocol
 	}
 	if s, ok := errors.AsType[http2.StreamError](err); ok {

@@ -169,7 +169,7 @@ func (p *proxy) tunnel(conn net.Conn, dst string) (net.Conn, error) {
 	}
 	limited := &limitedConn{Conn: conn, left: 64 << 10}
 	br := bufio.NewReader(limited)
-	resp, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
+	resp, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // a 2xx to CONNECT has none, else the connection is closed
 	if err != nil {
 		return nil, p.fault(0, "its answer to CONNECT cannot be read", err)
 	}

@@ -3,7 +3,6 @@ package kafka
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -31,7 +30,7 @@ func newCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 }
 
 func configFor(c *kfake.Cluster) Config {
-	return Config{Brokers: c.ListenAddrs(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return Config{Brokers: c.ListenAddrs(), Logger: slog.New(slog.DiscardHandler)}
 }
 
 func newWriter(t testing.TB, cfg Config, opts ...WriterOption) *Writer {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -62,7 +63,7 @@ func newTokenSource(c OAuthConfig) (*tokenSource, error) {
 	}
 	s := &tokenSource{cfg: c, files: &tlsFiles{cfg: TLSConfig{CAFile: c.CAFile}}, turn: make(chan struct{}, 1)}
 	if _, err := s.files.config(u.Hostname()); err != nil {
-		if e, ok := err.(*Error); ok {
+		if e, ok := errors.AsType[*Error](err); ok {
 			e.Key = "kafka.sasl.oauth.ca_file"
 		}
 		return nil, err

@@ -232,7 +232,7 @@ func (w *Writer) close(ctx context.Context) error {
 	w.client.Load().Close()
 	w.mu.Unlock()
 	// The client fails what it holds; its promises come from its own goroutine.
-	_ = w.Flush(context.Background())
+	_ = w.Flush(context.Background()) //nolint:forbidigo // a closed client ends every promise by itself
 	w.wg.Wait()
 	return err
 }

@@ -121,7 +121,7 @@ func (s *stream) remove(wr *write) {
 func (s *stream) produce(wr *write) {
 	wr.waiting = false
 	s.sent++
-	s.w.client.Load().TryProduce(context.Background(), &wr.rec, wr.promise)
+	s.w.client.Load().TryProduce(context.Background(), &wr.rec, wr.promise) //nolint:forbidigo // a record once taken is never given up
 }
 
 // finished is the client's promise. The client calls promises one after another.
@@ -272,8 +272,8 @@ func isTooLarge(err error) bool {
 // producerIDFailed reports whether the client keeps an error for its producer id
 // that it will never ask about again.
 func producerIDFailed(cl *kgo.Client) bool {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // a kept error comes back at once; nothing is to be asked here
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it has ended already
+	cancel()                                                // a kept error comes back at once; nothing is to be asked here
 	_, _, err := cl.ProducerID(ctx)
 	var ke *kerr.Error
 	return errors.As(err, &ke) && !ke.Retriable

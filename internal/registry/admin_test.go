@@ -279,7 +279,7 @@ func TestSecretsOfEachKind(t *testing.T) {
 		res.Endpoint.Secrets[1].PublicKey != res.Secrets[1].PublicKey {
 		t.Fatalf("secrets: %+v", res)
 	}
-	res = mustCreate(t, a, sample("grows"))
+	mustCreate(t, a, sample("grows"))
 	res, err := a.Update(t.Context(), operator, "grows", 0, func(ep *Endpoint) error {
 		ep.Signing.Schemes = []schemas.Scheme{schemas.SchemeStandardEd25519}
 		return nil

@@ -135,7 +135,7 @@ func (t *Table) start() error {
 		return nil
 	}
 	t.life.started = true
-	ctx, cancel := context.WithCancel(context.Background()) // the table's own life, ended by Close
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the table's own life, ended by Close
 	t.life.cancel, t.life.done = cancel, make(chan struct{})
 	go func() {
 		defer close(t.life.done)

@@ -108,7 +108,7 @@ func TestAMessageIsHandledOnceAndAFailedOneAgain(t *testing.T) {
 	status = 0
 	func() {
 		defer func() {
-			if recover() != http.ErrAbortHandler {
+			if p := recover(); p != any(http.ErrAbortHandler) {
 				t.Error("the panic was swallowed")
 			}
 		}()

@@ -57,15 +57,15 @@ type entry struct {
 }
 
 // NewMemory makes a Memory that remembers handled messages for ttl (0: DefaultTTL)
-// and at most max of them (0: DefaultMaxEntries).
-func NewMemory(ttl time.Duration, max int) *Memory {
+// and at most limit of them (0: DefaultMaxEntries).
+func NewMemory(ttl time.Duration, limit int) *Memory {
 	if ttl <= 0 {
 		ttl = DefaultTTL
 	}
-	if max <= 0 {
-		max = DefaultMaxEntries
+	if limit <= 0 {
+		limit = DefaultMaxEntries
 	}
-	return &Memory{ttl: ttl, max: max, now: time.Now, byID: map[string]*entry{}}
+	return &Memory{ttl: ttl, max: limit, now: time.Now, byID: map[string]*entry{}}
 }
 
 // Claim implements Store.
