@@ -302,14 +302,14 @@ func topicID(ctx context.Context, client *kgo.Client, topic string) ([16]byte, e
 	if err != nil {
 		return [16]byte{}, fmt.Errorf("registry: asking for topic %s: %w", topic, err)
 	}
-	for _, t := range resp.Topics { //nolint:staticcheck // one was asked for; an answer without it falls through
+	for _, t := range resp.Topics {
 		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
 			return [16]byte{}, fmt.Errorf("registry: asking for topic %s: %w", topic, err)
 		}
 		if n := len(t.Partitions); n != 1 {
 			return [16]byte{}, fmt.Errorf("registry: topic %s has %d partitions, it must have 1", topic, n)
 		}
-		return t.TopicID, nil
+		return t.TopicID, nil //nolint:staticcheck // one was asked for; an answer without it falls through
 	}
 	return [16]byte{}, fmt.Errorf("registry: asking for topic %s: %w", topic, kerr.UnknownTopicOrPartition)
 }
