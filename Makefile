@@ -28,6 +28,7 @@ build: ## bin/milena
 
 test: ## all tests on the embedded broker: no download but Go modules, at most 4 minutes
 	$(GO) test -race -shuffle=on -timeout 4m $(PKGS)
+	$(GO) test -tags synctests -shuffle=on -timeout 3m -run '^TestVirtual' ./retrytopics  # days in virtual time: kgo's locks must be durable blocks
 
 test-kafka: ## what wants real brokers (Java and Maven; or MILENA_TEST_BROKERS=host:port,...), at most 12 minutes
 	$(GO) test -tags kafka -race -shuffle=on -timeout 12m -p 1 $(KAFKA_PKGS)

@@ -7,8 +7,13 @@ package retrytopics
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,14 +38,14 @@ type virtual struct {
 }
 
 func newVirtual(t *testing.T, policy Policy) *virtual {
-	var net kfake.VirtualNetwork
+	var network kfake.VirtualNetwork
 	v := &virtual{t: t}
 	topics := []testkit.Topic{{Name: names.Deliveries(), Partitions: 4}}
 	for _, tier := range DefaultTiers() {
 		topics = append(topics, testkit.Topic{Name: names.Retry(tier), Partitions: toyPartitions})
 	}
-	v.fake = testkit.NewFake(t, testkit.WithKfake(kfake.ListenFn(net.Listen), kfake.Ports(19092)), testkit.WithTopics(topics...))
-	v.cfg = kafka.Config{Brokers: v.fake.Brokers(), Names: names, Dialer: net.DialContext, Logger: slog.New(slog.DiscardHandler)}
+	v.fake = testkit.NewFake(t, testkit.WithKfake(kfake.ListenFn(network.Listen), kfake.Ports(19092)), testkit.WithTopics(topics...))
+	v.cfg = kafka.Config{Brokers: v.fake.Brokers(), Names: names, Dialer: network.DialContext, Logger: slog.New(slog.DiscardHandler)}
 	// An empty fetch comes back when there is something, and after a minute in place
 	// of a quarter of a second: three days of those would be most of the test.
 	v.fake.Observe(1, func(req kmsg.Request) { req.(*kmsg.FetchRequest).MaxWaitMillis = 60_000 })
@@ -82,9 +87,13 @@ func (v *virtual) receive() {
 	v.stop = append(v.stop, func() { cancel(); <-ended; cl.Close() })
 }
 
-// releaser starts a member of the releaser's group; the returned function ends it.
-func (v *virtual) releaser(change func(*ReleaserConfig)) (stop func()) {
-	w, err := kafka.NewWriter(v.cfg)
+// releaser starts a member of the releaser's group. stop ends it in good order;
+// kill cuts it off first, so that nothing it does from then on reaches the broker.
+func (v *virtual) releaser(change func(*ReleaserConfig)) (stop, kill func()) {
+	wire := &wire{dial: v.cfg.Dialer, conns: map[net.Conn]bool{}}
+	kcfg := v.cfg
+	kcfg.Dialer = wire.Dial
+	w, err := kafka.NewWriter(kcfg)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -92,7 +101,7 @@ func (v *virtual) releaser(change func(*ReleaserConfig)) (stop func()) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	cfg := ReleaserConfig{Kafka: v.cfg, Writer: w, Parker: p, DeadLetter: &letters{}, DeliveriesPartitions: 4}
+	cfg := ReleaserConfig{Kafka: kcfg, Writer: w, Parker: p, DeadLetter: &letters{}, DeliveriesPartitions: 4}
 	// What turns every few seconds does so a hundred thousand times in three days.
 	cfg.Consume.WatchInterval, cfg.Consume.CommitInterval = time.Minute, 5*time.Second
 	cfg.Consume.SessionTimeout, cfg.Consume.HeartbeatInterval = 5*time.Minute, time.Minute
@@ -104,19 +113,54 @@ func (v *virtual) releaser(change func(*ReleaserConfig)) (stop func()) {
 		v.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := r.Run(ctx); err != nil {
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	stop = func() {
+		cancel()
+		if err := errors.Join(<-ended, w.Close(context.Background())); err != nil {
 			v.t.Errorf("releaser: %v", err)
 		}
-	}()
-	return func() {
+	}
+	kill = func() {
+		wire.cut()
 		cancel()
-		<-ended
-		if err := w.Close(context.Background()); err != nil {
-			v.t.Errorf("writer: %v", err)
-		}
+		<-ended // with the error of a commit that reached nobody
+		gone, end := context.WithTimeout(context.Background(), time.Second)
+		defer end()
+		_ = w.Close(gone)
+	}
+	return stop, kill
+}
+
+// wire is a network that can be cut for one process.
+type wire struct {
+	dial  kafka.Dialer
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	dead  bool
+}
+
+func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := w.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead {
+		_ = c.Close()
+		return nil, errors.New("the wire is cut")
+	}
+	w.conns[c] = true
+	return c, nil
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+	for c := range w.conns {
+		_ = c.Close()
 	}
 }
 
@@ -131,11 +175,11 @@ func (v *virtual) close() {
 	synctest.Wait()
 }
 
-func TestNineAttemptsOverThreeVirtualDaysThroughTheBroker(t *testing.T) {
+func TestVirtualNineAttemptsOverThreeDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := compile(t, schemas.Retry{})
 		v := newVirtual(t, policy)
-		stop := v.releaser(nil)
+		stop, _ := v.releaser(nil)
 		const n = 20
 		start := time.Now()
 		for i := range n {
@@ -165,4 +209,65 @@ func TestNineAttemptsOverThreeVirtualDaysThroughTheBroker(t *testing.T) {
 		}
 		t.Logf("at most %v late, %d copies", v.recv.latest, v.recv.copies)
 	})
+}
+
+func TestVirtualMembersComeGoAndDieAndNothingIsEarlyOrLost(t *testing.T) {
+	for seed := uint64(1); seed <= 3; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { churn(t, seed) })
+		})
+	}
+}
+
+// churn runs deliveries through minutes of retries while members of the group join,
+// leave and die.
+func churn(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	var schedule []schemas.Duration
+	for range 5 {
+		schedule = append(schedule, schemas.Duration(rng.Int64N(int64(10*time.Minute))))
+	}
+	v := newVirtual(t, compile(t, schemas.Retry{Schedule: schedule}))
+	tight := func(c *ReleaserConfig) {
+		c.NearBytes = 8 << 10
+		c.Consume.SessionTimeout, c.Consume.HeartbeatInterval = 20*time.Second, 3*time.Second
+	}
+	type member struct{ stop, kill func() }
+	start := func() member {
+		stop, kill := v.releaser(tight)
+		return member{stop, kill}
+	}
+	members := []member{start()}
+	const total = 100
+	for i := range total {
+		d := delivery("ep_"+strconv.Itoa(i), int64(i))
+		d.Enqueued = time.Now()
+		v.recv.attempt(&d)
+		time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
+	}
+	for range 20 {
+		time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Minute))))
+		i := rng.IntN(len(members))
+		switch what := rng.IntN(3); {
+		case what == 0 && len(members) < 4:
+			members = append(members, start())
+		case what == 1:
+			members[i].kill()
+			members[i] = start()
+		default:
+			members[i].stop()
+			members[i] = start()
+		}
+	}
+	for end := time.Now().Add(3 * time.Hour); v.recv.left(total) > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Second)
+	}
+	for _, m := range members {
+		m.stop()
+	}
+	v.close()
+	if left := v.recv.left(total); left > 0 {
+		t.Errorf("seed %d: %d of %d deliveries are lost", seed, left, total)
+	}
+	t.Logf("%d copies were dropped", v.recv.copies)
 }

@@ -83,9 +83,9 @@ func (g *rig) take(tier time.Duration, recs ...schemas.Record) (s *span, a *answ
 	a = &answers{}
 	s = g.r.start(a, names.Retry(tier))
 	ctx, cancel := context.WithCancel(context.Background())
-	returned = make(chan struct{})
-	go func() { defer close(returned); s.Take(ctx, recs) }()
-	return s, a, cancel, returned
+	end := make(chan struct{})
+	go func() { defer close(end); s.Take(ctx, recs) }()
+	return s, a, cancel, end
 }
 
 // topics counts what was written, by topic.

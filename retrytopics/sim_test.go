@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -137,24 +138,29 @@ func TestTheWholeDefaultScheduleInVirtualTime(t *testing.T) {
 	})
 }
 
-// seeds is how many random runs a test makes: MILENA_SEEDS, else 20. MILENA_SEED
-// runs one of them again.
-func seeds(t *testing.T) (first, n uint64) {
-	if s, err := strconv.ParseUint(os.Getenv("MILENA_SEED"), 10, 64); err == nil {
-		return s, 1
-	}
-	if n, err := strconv.ParseUint(os.Getenv("MILENA_SEEDS"), 10, 64); err == nil {
-		return 1, n
-	}
-	return 1, 20
-}
-
+// MILENA_SEED runs one of the seeds again.
 func TestNothingIsEarlyOrLostUnderRandomTrouble(t *testing.T) {
-	first, n := seeds(t)
-	for seed := first; seed < first+n; seed++ {
+	first, last := uint64(1), uint64(20)
+	if s, err := strconv.ParseUint(os.Getenv("MILENA_SEED"), 10, 64); err == nil {
+		first, last = s, s
+	}
+	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { trouble(t, seed) })
 		})
+	}
+}
+
+func TestSoakNothingIsEarlyOrLostUnderRandomTrouble(t *testing.T) {
+	end := time.Now().Add(testkit.SoakBudget(t))
+	first := rand.Uint64() >> 1
+	seed := first
+	for ; time.Now().Before(end) && !t.Failed(); seed++ {
+		synctest.Test(t, func(t *testing.T) { trouble(t, seed) })
+	}
+	t.Logf("%d seeds from MILENA_SEED=%d on", seed-first, first)
+	if t.Failed() {
+		t.Errorf("MILENA_SEED=%d fails", seed-1)
 	}
 }
 
