@@ -61,11 +61,12 @@ func (a Applied) String() string {
 
 // Apply makes what is missing and mends settings. It lowers no retention, deletes
 // nothing and changes no number of partitions. A refusal of the cluster is a
-// Result; the error is that of a cluster that cannot be reached. When topics were
-// made it waits until they can be used.
+// Result; the error is that of a cluster that cannot be reached. It waits until
+// what it did can be seen, so that a check that follows does not find the old state.
 func (p Plan) Apply(ctx context.Context, adm *kadm.Client) (Applied, error) {
 	var out Applied
 	var made []string
+	var changed []Difference
 	for _, d := range p.Differences {
 		r := Result{Difference: d, Outcome: ByHand}
 		var err error
@@ -78,7 +79,9 @@ func (p Plan) Apply(ctx context.Context, adm *kadm.Client) (Applied, error) {
 				made = append(made, d.Topic)
 			}
 		case d.Kind == KindSetting:
-			err = alter(ctx, adm, d)
+			if err = alter(ctx, adm, d); err == nil {
+				changed = append(changed, d)
+			}
 		}
 		if r.Outcome, err = judge(err); err != nil {
 			if ctx.Err() != nil || r.Outcome == "" {
@@ -88,7 +91,7 @@ func (p Plan) Apply(ctx context.Context, adm *kadm.Client) (Applied, error) {
 		}
 		out = append(out, r)
 	}
-	return out, waitFor(ctx, adm, made)
+	return out, waitFor(ctx, adm, made, changed)
 }
 
 // judge tells refusals from a cluster that did not answer (the empty outcome).
@@ -142,25 +145,53 @@ func alter(ctx context.Context, adm *kadm.Client, d Difference) error {
 	return err
 }
 
-// waitFor returns when all topics have leaders: brokers learn of a new topic one
-// after another.
-func waitFor(ctx context.Context, adm *kadm.Client, names []string) error {
-	if len(names) == 0 {
+// waitFor returns when all topics that were made have leaders and all settings that
+// were changed show: brokers learn of both a little later, and the next check must
+// not find the old state.
+func waitFor(ctx context.Context, adm *kadm.Client, made []string, changed []Difference) error {
+	if len(made)+len(changed) == 0 {
 		return nil
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		details, err := adm.ListTopics(ctx, names...)
-		if err == nil && usable(details, names) {
+		ok, err := arrived(ctx, adm, made, changed)
+		if ok && err == nil {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("topics were made, but cannot be used yet: %w", context.Cause(ctx))
+			return fmt.Errorf("changes were made, but brokers do not show them yet: %w", errors.Join(context.Cause(ctx), err))
 		}
 	}
+}
+
+func arrived(ctx context.Context, adm *kadm.Client, made []string, changed []Difference) (bool, error) {
+	if len(made) > 0 {
+		details, err := adm.ListTopics(ctx, made...)
+		if err != nil || !usable(details, made) {
+			return false, err
+		}
+	}
+	state := map[string]found{}
+	var names []string
+	for _, d := range changed {
+		if _, ok := state[d.Topic]; !ok {
+			state[d.Topic] = found{configs: map[string]string{}}
+			names = append(names, d.Topic)
+		}
+	}
+	if err := describe(ctx, adm, names, state); err != nil {
+		return false, err
+	}
+	for _, d := range changed {
+		want := Setting{Key: d.Key, Value: d.Want, Rule: d.Rule}
+		if f := state[d.Topic]; len(f.denied) == 0 && !want.met(f.configs[d.Key]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func usable(details kadm.TopicDetails, names []string) bool {

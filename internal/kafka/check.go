@@ -133,18 +133,26 @@ func topicRights(ctx context.Context, cl *kgo.Client, names []string, may map[st
 }
 
 // groupRights asks for groups. Kafka 4 answers GROUP_ID_NOT_FOUND, without rights,
-// for a group that nobody has joined yet; then only the right to look is known.
+// for a group that nobody has joined yet; then only the right to look is known. On
+// a cluster that never had a group the coordinator is just being made; then nothing
+// is, and joining will tell.
 func groupRights(ctx context.Context, cl *kgo.Client, names []string, may map[string][]kadm.ACLOperation) error {
 	for _, name := range names {
 		req := kmsg.NewPtrDescribeGroupsRequest()
 		req.Groups = []string{name}
 		req.IncludeAuthorizedOperations = true
+		key := right{resource: "Group", name: name}.String()
 		resp, err := req.RequestWith(ctx, cl)
-		if err != nil {
+		switch {
+		case errors.Is(err, kerr.GroupAuthorizationFailed): // of the search for the coordinator
+			may[key] = nil
+			continue
+		case errors.Is(err, kerr.CoordinatorNotAvailable), errors.Is(err, kerr.CoordinatorLoadInProgress):
+			continue
+		case err != nil:
 			return fmt.Errorf("asking for rights on group %s: %w", name, err)
 		}
 		for _, g := range resp.Groups {
-			key := right{resource: "Group", name: name}.String()
 			ops := kadm.DecodeACLOperations(g.AuthorizedOperations)
 			switch {
 			case errors.Is(kerr.ErrorForCode(g.ErrorCode), kerr.GroupAuthorizationFailed):

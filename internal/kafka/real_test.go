@@ -1,0 +1,330 @@
+//go:build kafka
+
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit/realkafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+func config(brokers []string) kafka.Config {
+	return kafka.Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func admin(t testing.TB, cfg kafka.Config) *kadm.Client {
+	t.Helper()
+	cl, err := cfg.NewClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return kadm.NewClient(cl)
+}
+
+func writer(t testing.TB, cfg kafka.Config, opts ...kafka.WriterOption) *kafka.Writer {
+	t.Helper()
+	w, err := kafka.NewWriter(cfg, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = w.Close(ctx)
+	})
+	return w
+}
+
+// writeAll writes and waits for what became of each, by value.
+func writeAll(t testing.TB, w *kafka.Writer, topic string, values []string) map[string]kafka.Written {
+	t.Helper()
+	var mu sync.Mutex
+	got := map[string]kafka.Written{}
+	for _, v := range values {
+		w.Write(kafka.Message{Topic: topic, Value: []byte(v)}, func(r kafka.Written) {
+			mu.Lock()
+			defer mu.Unlock()
+			got[v] = r
+		})
+	}
+	if err := w.Flush(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func numbers(from, to int) (out []string) {
+	for i := from; i < to; i++ {
+		out = append(out, fmt.Sprintf("%06d", i))
+	}
+	return out
+}
+
+func TestRealBrokerHasWhatApplyMakes(t *testing.T) {
+	for _, version := range []string{"", "3.9.1"} {
+		t.Run("version "+version, func(t *testing.T) {
+			c := realkafka.Start(t, realkafka.Config{Version: version})
+			cfg := config(c.Brokers())
+			topics := kafka.TopicsConfig{Names: schemas.Names{Prefix: fmt.Sprintf("plan%d.", time.Now().UnixNano())}}
+			adm := admin(t, cfg)
+			ctx := within(t, 2*time.Minute)
+			p, err := kafka.MakePlan(ctx, adm, topics)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := p.Apply(ctx, adm)
+			if err != nil || !a.Complete() {
+				t.Fatalf("%v\n%s", err, a)
+			}
+			if p, err = kafka.MakePlan(ctx, adm, topics); err != nil || !p.Empty() {
+				t.Fatalf("%v\n%s", err, p)
+			}
+			cl, err := cfg.NewClient()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Close()
+			got, err := kafka.Check(ctx, cl, topics, kafka.RoleDispatcher, kafka.RoleReleaser, kafka.RoleRouter)
+			if err != nil || got.Partitions != 12 || len(got.Tiers) != 9 {
+				t.Fatalf("%+v %v", got, err)
+			}
+			short := "60000"
+			if _, err := adm.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Name: "retention.ms", Value: &short}}, topics.Names.Retry(24*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for err == nil { // brokers learn of it a little later
+				select {
+				case <-tick.C:
+					_, err = kafka.Check(ctx, cl, topics)
+				case <-ctx.Done():
+					t.Fatal("a tier that deletes early passed")
+				}
+			}
+			if !strings.Contains(err.Error(), "retention.ms is 60000 (1m0s), must be at least 950400000 (264h0m0s)") {
+				t.Fatal(err)
+			}
+			if p, err = kafka.MakePlan(ctx, adm, topics); err != nil || len(p.Differences) != 1 {
+				t.Fatalf("%v\n%s", err, p)
+			}
+			if a, err := p.Apply(ctx, adm); err != nil || !a.Complete() {
+				t.Fatalf("%v\n%s", err, a)
+			}
+			if _, err := kafka.Check(ctx, cl, topics); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestRealBrokerRefusesOnlyWhatIsTooLarge(t *testing.T) {
+	c := realkafka.Start(t, realkafka.Config{})
+	cfg := config(c.Brokers())
+	adm := admin(t, cfg)
+	topic := fmt.Sprintf("small%d", time.Now().UnixNano())
+	limit := "20000"
+	if _, err := adm.CreateTopic(within(t, time.Minute), 1, 1, map[string]*string{"max.message.bytes": &limit}, topic); err != nil {
+		t.Fatal(err)
+	}
+	values := numbers(0, 2000)
+	for i := range values {
+		values[i] += strings.Repeat("x", 500)
+	}
+	values[700] += strings.Repeat("y", 30000)
+	w := writer(t, cfg, kafka.WithCompression(kafka.CompressionNone))
+	for v, r := range writeAll(t, w, topic, values) {
+		if big := len(v) > 20000; big != errors.Is(r.Err, kafka.ErrTooLarge) || !big && r.Err != nil {
+			t.Errorf("%.6s: %v", v, r.Err)
+		}
+	}
+	r, err := kafka.NewReader(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ends, err := r.Ends(within(t, time.Minute), topic)
+	if err != nil || ends[0] != 1999 {
+		t.Fatalf("ends %v %v", ends, err)
+	}
+	n := 0
+	if err := r.ReadBackwards(within(t, time.Minute), topic, 0, 0, ends[0], 100_000, func(recs []schemas.Record) error {
+		n += len(recs)
+		return nil
+	}); err != nil || n != 1999 {
+		t.Fatalf("%d records backwards, %v", n, err)
+	}
+}
+
+func TestRealTopicThatIsRecreatedIsWrittenAgain(t *testing.T) {
+	c := realkafka.Start(t, realkafka.Config{})
+	cfg := config(c.Brokers())
+	adm := admin(t, cfg)
+	topic := fmt.Sprintf("again%d", time.Now().UnixNano())
+	create := func() {
+		t.Helper()
+		if _, err := adm.CreateTopic(within(t, time.Minute), 1, 1, nil, topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create()
+	w := writer(t, cfg)
+	writeAll(t, w, topic, numbers(0, 10))
+	if _, err := adm.DeleteTopic(within(t, time.Minute), topic); err != nil {
+		t.Fatal(err)
+	}
+	late := make(chan kafka.Written, 1)
+	w.Write(kafka.Message{Topic: topic, Value: []byte("late")}, func(r kafka.Written) { late <- r })
+	for w.BlockedSince().IsZero() {
+		select {
+		case r := <-late:
+			t.Fatalf("a topic that is gone took a record: %+v", r)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	create()
+	select {
+	case r := <-late:
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("not within a minute")
+	}
+}
+
+func TestRealBrokerThatIsKilledLosesAndRepeatsNothing(t *testing.T) {
+	c := realkafka.Start(t, realkafka.Config{})
+	if c.External() {
+		t.Skip("needs a broker of its own to kill")
+	}
+	cfg := config(c.Brokers())
+	adm := admin(t, cfg)
+	if _, err := adm.CreateTopic(within(t, time.Minute), 1, 1, nil, "killed"); err != nil {
+		t.Fatal(err)
+	}
+	w := writer(t, cfg)
+	values := numbers(0, 50_000)
+	killed := make(chan error, 1)
+	var once sync.Once
+	var mu sync.Mutex
+	got := map[string]kafka.Written{}
+	for _, v := range values {
+		w.Write(kafka.Message{Topic: "killed", Value: []byte(v)}, func(r kafka.Written) {
+			mu.Lock()
+			got[v] = r
+			n := len(got)
+			mu.Unlock()
+			if n > 5000 {
+				once.Do(func() {
+					go func() {
+						killed <- errors.Join(c.Kill(0), c.Restart(context.WithoutCancel(t.Context()), 0))
+					}()
+				})
+			}
+		})
+	}
+	if err := w.Flush(within(t, 2*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-killed; err != nil {
+		t.Fatal(err)
+	}
+	r, err := kafka.NewReader(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	seen := map[string]int{}
+	if err := r.ReadForwards(within(t, time.Minute), "killed", 0, 0, 1<<40, 1<<20, func(recs []schemas.Record) error {
+		for _, rec := range recs {
+			seen[string(rec.Value)]++
+			if told := got[string(rec.Value)]; told.Err != nil || told.Offset != rec.Offset {
+				t.Fatalf("%s is at %d, told %+v", rec.Value, rec.Offset, told)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != len(values) {
+		t.Fatalf("%d of %d values", len(seen), len(values))
+	}
+}
+
+func TestRealAuthorizerWhatIsMissingIsNamed(t *testing.T) {
+	c := realkafka.Start(t, realkafka.Config{Users: map[string]string{"milena": "secret"}, ACL: true})
+	super := admin(t, config(c.Brokers()))
+	ctx := within(t, 2*time.Minute)
+	topics := kafka.TopicsConfig{}
+	p, err := kafka.MakePlan(ctx, super, topics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := p.Apply(ctx, super); err != nil || !a.Complete() {
+		t.Fatalf("%v\n%s", err, a)
+	}
+	cfg := config(c.Addrs(realkafka.SASLPlaintext))
+	cfg.SASL = kafka.SASLConfig{Mechanism: kafka.SASLScramSHA512, User: "milena", Password: "secret"}
+	check := func() error {
+		cl, err := cfg.NewClient()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		_, err = kafka.Check(ctx, cl, topics, kafka.RoleDispatcher)
+		return err
+	}
+	grant := func(pattern kadm.ACLPattern, b *kadm.ACLBuilder, ops ...kadm.ACLOperation) {
+		t.Helper()
+		rs, err := super.CreateACLs(ctx, b.Allow("User:milena").AllowHosts().ResourcePatternType(pattern).Operations(ops...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rs {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+	}
+	if err := check(); err == nil || !strings.Contains(err.Error(), "operation Describe on Topic webhooks.deliveries") {
+		t.Fatalf("with no right at all: %v", err)
+	}
+	grant(kadm.ACLPatternPrefixed, kadm.NewACLs().Topics("webhooks."), kmsg.ACLOperationRead, kmsg.ACLOperationDescribeConfigs)
+	grant(kadm.ACLPatternLiteral, kadm.NewACLs().Topics("webhooks.deliveries"), kmsg.ACLOperationWrite)
+	err = check()
+	for _, want := range []string{"operation Write on Topic webhooks.hold", "operation Write on Topic webhooks.retry.24h", "operation Read on Group webhooks.dispatcher"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	if strings.Contains(fmt.Sprint(err), "Topic webhooks.deliveries") || strings.Contains(fmt.Sprint(err), "webhooks.audit") {
+		t.Errorf("names what is allowed or not needed:\n%v", err)
+	}
+	grant(kadm.ACLPatternPrefixed, kadm.NewACLs().Topics("webhooks."), kmsg.ACLOperationWrite)
+	grant(kadm.ACLPatternPrefixed, kadm.NewACLs().Groups("webhooks."), kmsg.ACLOperationRead)
+	if err := check(); err != nil {
+		t.Fatal(err)
+	}
+}
