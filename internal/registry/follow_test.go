@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -204,7 +206,7 @@ func TestConcurrentBarriersShareTheirQuestions(t *testing.T) {
 func TestBarrierFailsAndFollowerIsStaleWhileTheBrokerIsAway(t *testing.T) {
 	c, cfg := newCluster(t)
 	f := follow(t, cfg, nil, FollowerOptions{})
-	c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+	c.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		return nil, errors.New("the broker is away"), true
 	})
@@ -270,4 +272,40 @@ func ids(eps []*Endpoint) []string {
 		out = append(out, ep.ID)
 	}
 	return out
+}
+
+func TestFollowerGoesOnWhenTheBrokerIsBack(t *testing.T) {
+	cfg := kafka.Config{ClientID: "test", Names: schemas.Names{Prefix: schemas.DefaultPrefix}, Logger: testLogger()}
+	broker := testkit.NewFake(t, testkit.WithDataDir(""), testkit.WithTopics(
+		testkit.Topic{Name: cfg.Names.Endpoints(), Partitions: 1, Configs: map[string]string{"cleanup.policy": "compact"}}))
+	cfg.Brokers = broker.Brokers()
+	cl := newClient(t, cfg)
+	put(t, cl, cfg, schemas.Endpoint{ID: "a", EventTypes: []string{"*"}, Version: 1})
+	f := follow(t, cfg, nil, FollowerOptions{})
+	f.tail.mu.Lock()
+	session := f.tail.session
+	f.tail.mu.Unlock()
+	for round := range 2 {
+		broker.Stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if err := f.Barrier(ctx); err == nil {
+			t.Fatal("a barrier passed without a broker")
+		}
+		cancel()
+		if f.Len() != round+1 {
+			t.Fatalf("the view has %d endpoints while the broker is away", f.Len())
+		}
+		broker.Restart()
+		id := fmt.Sprint("b", round)
+		put(t, newClient(t, cfg), cfg, schemas.Endpoint{ID: id, EventTypes: []string{"*"}, Version: 1})
+		waitFor(t, "a barrier to pass", func() bool { return f.Barrier(t.Context()) == nil })
+		if _, ok := f.Endpoint(id); !ok || f.Ready() != nil {
+			t.Fatalf("after the barrier the new endpoint is known: %v, ready: %v", ok, f.Ready())
+		}
+	}
+	f.tail.mu.Lock()
+	defer f.tail.mu.Unlock()
+	if f.tail.session != session {
+		t.Error("everything was read again because a broker was away")
+	}
 }

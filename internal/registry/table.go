@@ -125,7 +125,9 @@ func (t *Table) Close() {
 	}
 }
 
-func (t *Table) start() error {
+// start begins the reading. It lives until Close, longer than the call that needed
+// it first.
+func (t *Table) start(ctx context.Context) error {
 	t.life.Lock()
 	defer t.life.Unlock()
 	if t.life.closed {
@@ -135,7 +137,7 @@ func (t *Table) start() error {
 		return nil
 	}
 	t.life.started = true
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the table's own life, ended by Close
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.life.cancel, t.life.done = cancel, make(chan struct{})
 	go func() {
 		defer close(t.life.done)
@@ -159,7 +161,7 @@ func (t *Table) Read(ctx context.Context, view func(Rows) error) error {
 
 // readUp waits for a barrier, also over a change of session.
 func (t *Table) readUp(ctx context.Context) error {
-	if err := t.start(); err != nil {
+	if err := t.start(ctx); err != nil {
 		return err
 	}
 	for {

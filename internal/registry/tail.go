@@ -201,8 +201,8 @@ func (t *tail) read(ctx context.Context, s *session) error {
 			t.reader.apply(withoutControl(recs))
 			s.advance(position)
 		}
-		for _, fe := range fetches.Errors() {
-			return fmt.Errorf("registry: reading %s: %w", t.topic, fe.Err)
+		if failed := fetches.Errors(); len(failed) > 0 {
+			return fmt.Errorf("registry: reading %s: %w", t.topic, failed[0].Err)
 		}
 	}
 }
@@ -302,14 +302,15 @@ func topicID(ctx context.Context, client *kgo.Client, topic string) ([16]byte, e
 	if err != nil {
 		return [16]byte{}, fmt.Errorf("registry: asking for topic %s: %w", topic, err)
 	}
-	for _, t := range resp.Topics {
-		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
-			return [16]byte{}, fmt.Errorf("registry: asking for topic %s: %w", topic, err)
-		}
-		if n := len(t.Partitions); n != 1 {
-			return [16]byte{}, fmt.Errorf("registry: topic %s has %d partitions, it must have 1", topic, n)
-		}
-		return t.TopicID, nil //nolint:staticcheck // one was asked for; an answer without it falls through
+	if len(resp.Topics) != 1 {
+		return [16]byte{}, fmt.Errorf("registry: asking for topic %s: the answer holds %d topics", topic, len(resp.Topics))
 	}
-	return [16]byte{}, fmt.Errorf("registry: asking for topic %s: %w", topic, kerr.UnknownTopicOrPartition)
+	found := resp.Topics[0]
+	if err := kerr.ErrorForCode(found.ErrorCode); err != nil {
+		return [16]byte{}, fmt.Errorf("registry: asking for topic %s: %w", topic, err)
+	}
+	if n := len(found.Partitions); n != 1 {
+		return [16]byte{}, fmt.Errorf("registry: topic %s has %d partitions, it must have 1", topic, n)
+	}
+	return found.TopicID, nil
 }
