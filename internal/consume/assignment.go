@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,7 @@ type Assignment struct {
 	positioned bool // its beginning is decided
 	armed      bool // polled records are its own
 	dying      bool // it is being let go; not armed any more
-	asking     bool // the log's ends are being asked for; see outOfRange
+	blocked    bool // the offset that comes next is not to be read; see outOfRange
 	since      time.Time
 	mistaken   bool // records came before it was armed; see ownership.accept
 
@@ -125,6 +126,12 @@ func (a *Assignment) GiveUp(offset int64) { a.led.giveUp(a, offset) }
 func (a *Assignment) run(start func(*Assignment) Intake) {
 	defer close(a.idle)
 	a.intake = start(a)
+	if a.intake == nil {
+		if a.ctx.Err() == nil {
+			a.own.setFault(a.part, fmt.Errorf("%s/%d: no intake was made for it", a.part.Topic, a.part.Partition))
+		}
+		return
+	}
 	for {
 		select {
 		case <-a.ctx.Done():

@@ -14,7 +14,7 @@ import (
 
 // shutdownCommit is how long a shutdown waits for its last commit: longer than
 // another member's drain, during which commits wait.
-const shutdownCommit = 15 * time.Second
+const shutdownCommit = 10 * time.Second
 
 // committer serialises commits. Of kgo's ways to commit this takes CommitOffsetsSync
 // with a PreCommitFnContext: it stamps the generation before the function runs, waits
@@ -49,6 +49,7 @@ type committer struct {
 	turn    chan struct{}
 	bare    atomic.Bool  // the broker refused our metadata
 	failing atomic.Int64 // unix ms of the first failure since the last success; 0: none
+	begun   atomic.Int64 // unix ms at which the commit began that has the turn; 0: none has
 }
 
 // snapshot is what a commit says of one assignment.
@@ -103,7 +104,11 @@ func (o *ownership) commit(ctx context.Context, as []*Assignment) error {
 	case <-ctx.Done():
 		return fmt.Errorf("commit: another one has had no answer yet: %w", ctx.Err())
 	}
-	defer func() { <-o.commits.turn }()
+	o.commits.begun.Store(time.Now().UnixMilli())
+	defer func() {
+		o.commits.begun.Store(0)
+		<-o.commits.turn
+	}()
 	err := o.commitOnce(ctx, as)
 	if errors.Is(err, kerr.OffsetMetadataTooLarge) && !o.commits.bare.Swap(true) {
 		o.log.Warn("the broker refuses commit metadata (offset.metadata.max.bytes); committing without: a restart repeats more")
@@ -240,10 +245,10 @@ func (o *ownership) answered(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCom
 	return failed
 }
 
-// failingFor is how long commits have failed; 0: the last one succeeded.
-func (c *committer) failingFor() time.Duration {
-	if first := c.failing.Load(); first != 0 {
-		return time.Since(time.UnixMilli(first))
+// sinceMilli is how long ago a unix time in ms was; 0 where it is 0.
+func sinceMilli(at *atomic.Int64) time.Duration {
+	if ms := at.Load(); ms != 0 {
+		return time.Since(time.UnixMilli(ms))
 	}
 	return 0
 }

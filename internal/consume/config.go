@@ -70,7 +70,8 @@ type Config struct {
 	WatchInterval time.Duration
 
 	// Start is called for each assignment on its own goroutine, before its first
-	// Take. It may block, but should return when the assignment's Context ends.
+	// Take. It may block, but should return when the assignment's Context ends: nil
+	// where it has made no Intake until then.
 	Start func(*Assignment) Intake
 
 	Logger *slog.Logger // default slog.Default()

@@ -223,18 +223,19 @@ func (l *ledger) close(a *Assignment) {
 	}
 }
 
-// end turns the assignment into facts.
-func (l *ledger) end(a *Assignment) (open int) {
+// end turns the assignment into facts. It returns how many records are still open,
+// and whether this call was the one that ended it.
+func (l *ledger) end(a *Assignment) (open int, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.ended {
-		return 0
+		return 0, false
 	}
 	a.ended, a.closing = true, true
 	a.gone.Store(true)
 	a.cancel()
 	if l.current != a {
-		return 0 // it was never positioned
+		return 0, true // it was never positioned
 	}
 	l.current = nil
 	l.facts.keep(a.base, a.tracker, func(offset int64) bool {
@@ -255,7 +256,7 @@ func (l *ledger) end(a *Assignment) (open int) {
 		l.facts.settled.Remove(offset)
 	}
 	a.queue, a.adopted, a.requeued, a.givenUp, a.here = nil, nil, nil, nil, nil
-	return open
+	return open, true
 }
 
 // size is what a queued record is counted with, in bytes: the fetch buffer that it

@@ -15,6 +15,7 @@ import (
 const (
 	turnEvery  = time.Second      // the poll loop turns at least that often
 	stuckAfter = 30 * time.Second // without a turn, a restart would help
+	againWait  = time.Second      // before a new client joins: brokers differ for a moment
 	leaveWait  = 5 * time.Second
 	endWait    = 5 * time.Second // for goroutines of an Intake that does not return
 )
@@ -85,12 +86,20 @@ func (l *Loop) Run(ctx context.Context) error {
 	wg.Go(func() { l.watch.run(beside) })
 	defer wg.Wait()
 	defer cancel()
+	defer l.own.waitIntakes(endWait)
 	for {
 		err := l.session(ctx)
 		if !errors.Is(err, errAgain) {
 			return err
 		}
 		l.cfg.Logger.Warn("joining the group again with a new client", "err", err)
+		again := time.NewTimer(againWait)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return nil
+		case <-again.C:
+		}
 	}
 }
 
@@ -102,7 +111,11 @@ var errAgain = errors.New("the client must be replaced")
 // it was refused once; both are mended by a new one. Facts outlive it.
 func (l *Loop) session(ctx context.Context) error {
 	l.own.begin()
-	cl, err := kgo.NewClient(l.opts...)
+	// A join in flight ends only with the client's own context, and until then the
+	// client does not close.
+	alive, kill := context.WithCancel(context.WithoutCancel(ctx))
+	defer kill()
+	cl, err := kgo.NewClient(append(l.opts[:len(l.opts):len(l.opts)], kgo.WithContext(alive))...)
 	if err != nil {
 		return fmt.Errorf("consume: %w", err)
 	}
@@ -120,11 +133,11 @@ func (l *Loop) session(ctx context.Context) error {
 	}
 	cancel()
 	l.watch.end()
+	kill()
 	cl.Close()
 	if why != nil {
 		return why
 	}
-	l.own.waitIntakes(endWait)
 	if err != nil {
 		return fmt.Errorf("consume: last commit: %w", err)
 	}
@@ -162,16 +175,18 @@ func (l *Loop) wake() {
 	}
 }
 
+// handle takes errors first: one that stops a partition stops the records that came
+// with it too.
 func (l *Loop) handle(fetches kgo.Fetches) {
+	fetches.EachError(func(topic string, partition int32, err error) {
+		l.fetchFailed(Partition{topic, partition}, err)
+	})
 	for i := range fetches {
 		for j := range fetches[i].Topics {
 			t := &fetches[i].Topics[j]
 			for k := range t.Partitions {
-				fp := kgo.FetchTopicPartition{Topic: t.Topic, FetchPartition: t.Partitions[k]}
-				if fp.Err != nil {
-					l.fetchFailed(&fp)
-				}
-				if len(fp.Records) > 0 && l.own.accept(t.TopicID, &fp) {
+				fp := &t.Partitions[k]
+				if len(fp.Records) > 0 && l.own.accept(Partition{t.Topic, fp.Partition}, t.TopicID, fp.Records) {
 					l.watch.recreated(t.Topic)
 				}
 			}
@@ -180,11 +195,10 @@ func (l *Loop) handle(fetches kgo.Fetches) {
 }
 
 // fetchFailed sorts what a poll can fail with, by type.
-func (l *Loop) fetchFailed(fp *kgo.FetchTopicPartition) {
-	p := Partition{fp.Topic, fp.Partition}
+func (l *Loop) fetchFailed(p Partition, err error) {
 	var lost *kgo.ErrDataLoss
 	var session *kgo.ErrGroupSession
-	switch err := fp.Err; {
+	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
 		// the turn ended
 	case errors.As(err, &session):

@@ -2,10 +2,12 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -344,5 +346,126 @@ func TestConfigurationIsRefusedWithEveryMistake(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not say %q", err, part)
 		}
+	}
+}
+
+// kgo asks once for the offset of a partition; refused, it never reads that partition
+// again. The loop takes a new client then.
+func TestAPartitionWhoseOffsetWasRefusedRecovers(t *testing.T) {
+	w := newWorld(t, 1)
+	w.produce(0, 10)
+	var refuse atomic.Bool
+	refuse.Store(true)
+	w.fake.ControlKey(9, func(r kmsg.Request) (kmsg.Response, error, bool) {
+		w.fake.Cluster().KeepControl()
+		req := r.(*kmsg.OffsetFetchRequest)
+		if !refuse.Load() {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+		for _, g := range req.Groups {
+			rg := kmsg.NewOffsetFetchResponseGroup()
+			rg.Group = g.Group
+			for _, t := range g.Topics {
+				rt := kmsg.NewOffsetFetchResponseGroupTopic()
+				rt.Topic, rt.TopicID = t.Topic, t.TopicID
+				for _, p := range t.Partitions {
+					rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+					rp.Partition, rp.ErrorCode = p, kerr.TopicAuthorizationFailed.Code
+					rt.Partitions = append(rt.Partitions, rp)
+				}
+				rg.Topics = append(rg.Topics, rt)
+			}
+			resp.Groups = append(resp.Groups, rg)
+		}
+		return resp, nil, true
+	})
+	m := w.join(nil)
+	testkit.Eventually(t, patience, func() string {
+		if err := m.loop.Ready(); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			return fmt.Sprintf("ready says %v", err)
+		}
+		return ""
+	})
+	refuse.Store(false)
+	for _, r := range m.await(10) {
+		r.a.Done(r.rec.Offset)
+	}
+	w.awaitCommit(0, 10)
+	m.leave()
+	w.check()
+}
+
+// A tier that is made while the releaser runs is read.
+func TestANewTopicOfARegularExpressionIsFound(t *testing.T) {
+	w := newWorld(t, 1)
+	w.produce(0, 3)
+	m := w.join(func(c *Config, _ *member) {
+		c.Topics, c.TopicsRegex = []string{`^webhooks\.(deliveries|retry\..*)$`}, true
+	})
+	m.await(3)
+	w.fake.CreateTopics(testkit.Topic{Name: "webhooks.retry.5m", Partitions: 1}, testkit.Topic{Name: "webhooks.hold", Partitions: 1})
+	m.loop.watch.mu.Lock()
+	cl := m.loop.watch.cl
+	m.loop.watch.mu.Unlock()
+	cl.ForceMetadataRefresh()
+	testkit.Produce(t, w.producer, &kgo.Record{Topic: "webhooks.retry.5m"}, &kgo.Record{Topic: "webhooks.hold"})
+	for _, r := range m.await(4)[3:] {
+		if r.rec.Topic != "webhooks.retry.5m" {
+			t.Errorf("a record of %s", r.rec.Topic)
+		}
+	}
+	if err := m.loop.Ready(); err != nil {
+		t.Error(err)
+	}
+	m.leave()
+	w.check()
+}
+
+func TestACutLogStopsThePartition(t *testing.T) {
+	w := newWorld(t, 1)
+	w.produce(0, 10)
+	m := w.join(nil)
+	m.await(10)
+	m.loop.handle(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: testTopic, Partitions: []kgo.FetchPartition{
+		{Partition: 0, Err: &kgo.ErrDataLoss{Topic: testTopic, ConsumedTo: 10, ResetTo: 7}},
+	}}}}})
+	awaitFault(t, m, whyTruncated, 3)
+	w.produce(0, 10)
+	testkit.Eventually(t, patience, func() string {
+		m.loop.own.mu.Lock()
+		defer m.loop.own.mu.Unlock()
+		if !m.loop.own.told[Partition{testTopic, 0}] {
+			return "still fetched"
+		}
+		return ""
+	})
+	m.leave()
+	w.check()
+}
+
+// A shutdown while nothing answers ends by itself, within its waits.
+func TestAShutdownWithoutABrokerEnds(t *testing.T) {
+	w := newWorld(t, 1)
+	w.produce(0, 10)
+	m := w.join(nil)
+	for _, r := range m.await(10) {
+		r.a.Done(r.rec.Offset)
+	}
+	w.awaitCommit(0, 10)
+	w.produce(0, 1)
+	last := m.await(11)[10]
+	w.fake.Stop()
+	last.a.Done(10)
+	began := time.Now()
+	m.leave()
+	if took := time.Since(began); took > shutdownCommit+leaveWait+2*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if m.err == nil {
+		t.Error("the last commit was not made, and Run says nothing")
+	}
+	if n := len(m.loop.own.current); n != 0 {
+		t.Errorf("%d assignments are left", n)
 	}
 }

@@ -207,10 +207,13 @@ func (o *ownership) end(as []*Assignment, lost bool) {
 		o.mu.Lock()
 		if o.current[a.part] == a {
 			delete(o.current, a.part)
+			delete(o.faults, a.part)
 		}
-		delete(o.faults, a.part)
-		open := a.led.end(a)
+		open, first := a.led.end(a)
 		o.mu.Unlock()
+		if !first {
+			continue // a revoke during a shutdown has done it
+		}
 		o.log.Info("partition let go", "topic", a.part.Topic, "partition", a.part.Partition, "lost", lost, "open", open)
 		if h := o.cfg.Hooks.Ended; h != nil {
 			h(a.part, lost, open)
@@ -285,7 +288,7 @@ func (o *ownership) reconcile() {
 	defer o.mu.Unlock()
 	var pause, resume map[string][]int32
 	for p, a := range o.current {
-		want := o.closing || !a.armed || a.dying || o.paused[p] || a.led.isBehind(a)
+		want := o.closing || !a.armed || a.dying || a.blocked || o.paused[p] || a.led.isBehind(a)
 		if want == o.told[p] {
 			continue
 		}
@@ -309,12 +312,11 @@ func (o *ownership) reconcile() {
 
 // accept hands polled records to the assignment that they belong to, and drops
 // those that belong to none. Only the poll loop calls it.
-func (o *ownership) accept(topicID [16]byte, fp *kgo.FetchTopicPartition) (recreated bool) {
-	p := Partition{fp.Topic, fp.Partition}
+func (o *ownership) accept(p Partition, topicID [16]byte, polled []*kgo.Record) (recreated bool) {
 	o.mu.Lock()
 	a := o.current[p]
 	switch {
-	case a == nil: // revoked or lost since it was polled
+	case a == nil, a.blocked: // revoked or lost since it was polled; or see truncated
 		o.mu.Unlock()
 		return false
 	case !a.armed:
@@ -326,11 +328,11 @@ func (o *ownership) accept(topicID [16]byte, fp *kgo.FetchTopicPartition) (recre
 		return true
 	}
 	o.mu.Unlock()
-	recs := make([]schemas.Record, len(fp.Records))
-	for i, r := range fp.Records {
+	recs := make([]schemas.Record, len(polled))
+	for i, r := range polled {
 		recs[i] = kafka.FromKgo(r, a.topicID)
 	}
-	control := func(i int) bool { return fp.Records[i].Attrs.IsControl() }
+	control := func(i int) bool { return polled[i].Attrs.IsControl() }
 	settled, full := a.led.receive(a, recs, control, &o.limits)
 	if h := o.cfg.Hooks.Settled; h != nil && settled > 0 {
 		h(p, settled)

@@ -154,19 +154,20 @@ func TestRecordsOfAnOldAssignmentAreNotTakenForNewOnes(t *testing.T) {
 	own, id := m.loop.own, first[0].a.TopicID()
 
 	// What a poll of the old assignment returned, kept by a loop that is not scheduled.
-	stale := kgo.FetchTopicPartition{Topic: testTopic}
+	p := Partition{testTopic, 0}
+	var stale []*kgo.Record
 	for o := int64(100); o < 110; o++ {
-		stale.Records = append(stale.Records, &kgo.Record{Topic: testTopic, Offset: o, Value: []byte("stale")})
+		stale = append(stale, &kgo.Record{Topic: testTopic, Offset: o, Value: []byte("stale")})
 	}
 	own.lost(map[string][]int32{testTopic: {0}})
-	if own.accept(id, &stale); len(m.got()) != 100 {
+	if own.accept(p, id, stale); len(m.got()) != 100 {
 		t.Error("records of a lost partition were handed over")
 	}
 	// It comes back, is not armed yet, and the loop goes on with what it holds.
 	own.mu.Lock()
-	back := own.assign(Partition{testTopic, 0})
+	back := own.assign(p)
 	own.mu.Unlock()
-	own.accept(id, &stale)
+	own.accept(p, id, stale)
 	if got := len(m.got()); got != 100 {
 		t.Errorf("%d records after the stale ones, want 100", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -31,6 +32,7 @@ const (
 	whyNoCommit  = "it has records and the group has no commit for it"
 	whyLost      = "records were deleted before they were consumed"
 	whyBeyond    = "the commit lies beyond its end (the topic was made again, or truncated)"
+	whyTruncated = "its log was cut below what was read (an unclean election); restart to go on"
 	whyRecreated = "the commit belongs to an earlier topic of that name"
 )
 
@@ -101,11 +103,13 @@ func (o *ownership) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.
 // taken out: kgo then does not fetch it. It returns an error only when the group's
 // session ends, else it asks until the brokers answer.
 func (o *ownership) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	topics := make([]string, 0, len(offsets))
-	for t := range offsets {
-		topics = append(topics, t)
+	var ps []Partition
+	for topic, list := range offsets {
+		for n := range list {
+			ps = append(ps, Partition{topic, n})
+		}
 	}
-	logs, err := o.askLogs(ctx, topics)
+	logs, err := o.askLogs(ctx, ps)
 	if err != nil {
 		return nil, err
 	}
@@ -195,11 +199,11 @@ func (o *ownership) setFault(p Partition, err error) {
 	o.faults[p] = err
 }
 
-// askLogs asks the brokers for ids, starts and ends of the topics' partitions until
-// they answer for all of them, or ctx ends.
-func (o *ownership) askLogs(ctx context.Context, topics []string) (map[Partition]logState, error) {
+// askLogs asks the brokers for the topics' ids and the partitions' starts and ends
+// until they answer for all of them, or ctx ends.
+func (o *ownership) askLogs(ctx context.Context, ps []Partition) (map[Partition]logState, error) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		logs, err := o.askLogsOnce(ctx, topics)
+		logs, err := o.askLogsOnce(ctx, ps)
 		if err == nil {
 			return logs, nil
 		}
@@ -216,7 +220,13 @@ func (o *ownership) askLogs(ctx context.Context, topics []string) (map[Partition
 	}
 }
 
-func (o *ownership) askLogsOnce(ctx context.Context, topics []string) (map[Partition]logState, error) {
+func (o *ownership) askLogsOnce(ctx context.Context, ps []Partition) (map[Partition]logState, error) {
+	var topics []string
+	for _, p := range ps {
+		if !slices.Contains(topics, p.Topic) {
+			topics = append(topics, p.Topic)
+		}
+	}
 	o.mu.Lock()
 	adm := kadm.NewClient(o.cl)
 	o.mu.Unlock()
@@ -238,6 +248,11 @@ func (o *ownership) askLogsOnce(ctx context.Context, topics []string) (map[Parti
 			logs[Partition{end.Topic, end.Partition}] = logState{details[end.Topic].ID, start.Offset, end.Offset}
 		}
 	})
+	for _, p := range ps {
+		if _, ok := logs[p]; !ok {
+			return nil, fmt.Errorf("%s/%d is assigned, and no broker knows it yet", p.Topic, p.Partition)
+		}
+	}
 	return logs, nil
 }
 
@@ -254,44 +269,58 @@ func (o *ownership) oldest(ctx context.Context, p Partition) time.Duration {
 }
 
 // outOfRange is called when the offset that we ask for does not exist any more: the
-// log's retention has overtaken us, or the log was cut.
+// log's retention has overtaken us, or the log was cut. The partition is not fetched
+// until that is decided: kgo would ask, and be refused, as fast as it can.
 func (o *ownership) outOfRange(p Partition) {
-	o.mu.Lock()
-	a := o.current[p]
-	if a == nil || !a.armed || a.asking || o.closing {
-		o.mu.Unlock()
+	a, cl := o.block(p)
+	if a == nil {
 		return
 	}
-	a.asking = true
-	cl := o.cl
-	o.mu.Unlock()
 	o.wg.Go(func() {
-		defer func() {
-			o.mu.Lock()
-			a.asking = false
-			o.mu.Unlock()
-		}()
-		logs, err := o.askLogs(a.ctx, []string{p.Topic})
+		logs, err := o.askLogs(a.ctx, []Partition{p})
 		if err != nil {
 			return // it ends
 		}
-		log, next := logs[p], a.led.reads(a)
-		at, why, records := decide(next, log, false, false, o.cfg.InitialOffset)
+		l := o.log.With("topic", p.Topic, "partition", p.Partition)
+		at, why, records := decide(a.led.reads(a), logs[p], false, false, o.cfg.InitialOffset)
 		if why != "" {
 			fault := &PositionError{Partition: p, Why: why, Records: records, Age: o.oldest(a.ctx, p)}
 			o.setFault(p, fault)
-			o.log.Error("partition is not consumed any more", "topic", p.Topic, "partition", p.Partition, "err", fault)
+			l.Error("partition is not consumed any more", "err", fault)
 			return
 		}
-		o.log.Error("records were lost; going on at the oldest there is",
-			"topic", p.Topic, "partition", p.Partition, "lost", records, "offset", at)
+		l.Error("records were lost; going on at the oldest there is", "lost", records, "offset", at)
 		cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{p.Topic: {p.Partition: {Epoch: -1, Offset: at}}})
+		o.mu.Lock()
+		a.blocked = false
+		o.mu.Unlock()
+		o.wake()
 	})
 }
 
 // truncated is called when the log was cut below what we read (an unclean election):
-// offsets are given out a second time, to other records.
+// kgo goes back to where it was cut, and offsets are given out a second time, to other
+// records. Those would count as read already, so the partition stops until a restart.
 func (o *ownership) truncated(p Partition, lost *kgo.ErrDataLoss) {
-	o.log.Error("the log was cut below what was consumed", "topic", p.Topic, "partition", p.Partition, "err", lost)
-	o.setFault(p, &PositionError{Partition: p, Why: lost.Error(), Records: lost.ConsumedTo - lost.ResetTo})
+	if a, _ := o.block(p); a == nil {
+		return
+	}
+	fault := &PositionError{Partition: p, Why: whyTruncated, Records: lost.ConsumedTo - lost.ResetTo}
+	o.setFault(p, fault)
+	o.log.Error("partition is not consumed any more", "topic", p.Topic, "partition", p.Partition, "err", errors.Join(fault, lost))
+}
+
+// block stops the fetching of a partition. It returns nil where there is nothing to
+// stop, or it was stopped before.
+func (o *ownership) block(p Partition) (*Assignment, *kgo.Client) {
+	o.mu.Lock()
+	a, cl := o.current[p], o.cl
+	if a == nil || !a.armed || a.blocked || o.closing {
+		o.mu.Unlock()
+		return nil, nil
+	}
+	a.blocked = true
+	o.mu.Unlock()
+	o.reconcile()
+	return a, cl
 }

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,9 @@ const (
 	silentAfter = 10 * time.Second // without any answer the brokers count as unreachable
 	faultShown  = 15 * time.Second // a fetch error is shown that long after it was seen last
 	sayAgain    = 5 * time.Second  // the same complaint is logged at most that often
-	refusedFor  = 10 * time.Second // a partition without an offset for that long needs a new client
+	refusedFor  = 5                // looks: a partition without an offset for that long needs a new client
+	regexEvery  = 5                // an answer about all topics of a cluster is long: only every so many looks
+	hungAfter   = 30 * time.Second // longer than any rebalance should take
 )
 
 // watch looks at the cluster beside the data: brokers that do not answer, topics that
@@ -40,6 +43,8 @@ type watch struct {
 	gone    string // the topic that was made again, where that is why
 	said    time.Time
 }
+
+var errNoAnswer = errors.New("no answer")
 
 type fault struct {
 	err         error
@@ -138,7 +143,11 @@ func (w *watch) complain(what string, err error) {
 }
 
 func (w *watch) run(ctx context.Context) {
-	tick := time.NewTicker(w.cfg.WatchInterval)
+	every := w.cfg.WatchInterval
+	if w.res != nil {
+		every *= regexEvery
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		w.look(ctx)
@@ -192,7 +201,7 @@ func (w *watch) look(ctx context.Context) {
 			w.own.wake()
 		}
 	}
-	if p, ok := w.own.refused(refusedFor); ok && w.again == nil && w.fetch[p].shown() {
+	if p, ok := w.own.refused(refusedFor * w.cfg.WatchInterval); ok && w.again == nil && w.fetch[p].shown() {
 		w.again = fmt.Errorf("%w: %s/%d has no offset: %w", errAgain, p.Topic, p.Partition, w.fetch[p].err)
 		w.own.wake()
 	}
@@ -228,8 +237,11 @@ func (w *watch) wrong() (errs []error) {
 			errs = append(errs, fmt.Errorf("consume: %s/%d: %w", p.Topic, p.Partition, f.err))
 		}
 	}
-	if since := w.own.commits.failingFor(); since > silentAfter {
-		errs = append(errs, fmt.Errorf("consume: no commit for %s: %w", since.Round(time.Second), w.commit.err))
+	if since := sinceMilli(&w.own.commits.failing); since > silentAfter {
+		errs = append(errs, fmt.Errorf("consume: commits have failed for %s: %w", since.Round(time.Second), cmp.Or(w.commit.err, errNoAnswer)))
+	}
+	if since := sinceMilli(&w.own.commits.begun); since > hungAfter {
+		errs = append(errs, fmt.Errorf("consume: a commit, for %s: %w", since.Round(time.Second), errNoAnswer))
 	}
 	return errs
 }
