@@ -69,7 +69,7 @@ func TestClassifyIsByTypeThroughEveryWrapping(t *testing.T) {
 		"HTTP/2 reset":              {http2.StreamError{Code: http2.ErrCodeCancel}, schemas.ClassReset},
 		"HTTP/2 broken rules":       {http2.ConnectionError(http2.ErrCodeFlowControl), schemas.ClassProtocol},
 		"HTTP/2 GOAWAY":             {http2.GoAwayError{}, schemas.ClassReset},
-		"our request":               {&RequestError{"x"}, schemas.ClassInternal},
+		"our request":               {&RequestError{Header: "x"}, schemas.ClassInternal},
 		"something else":            {errors.New("connection reset by peer"), schemas.ClassInternal}, // the text decides nothing
 		"transport, bare":           {&TransportError{errors.New("x")}, schemas.ClassReset},
 		"transport, about the data": {&TransportError{fmt.Errorf("x: %w", errors.New("y"))}, schemas.ClassProtocol},
@@ -95,6 +95,9 @@ func TestARequestThatCannotBeWrittenIsInternal(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header["X-Forwarded"] = []string{"a\nb"}
+	_, err = e.RoundTripper().RoundTrip(req)
+	wantClass(t, err, schemas.ClassInternal)
+	req.Header = http.Header{"Idempotency-Key": {"1"}}
 	_, err = e.RoundTripper().RoundTrip(req)
 	wantClass(t, err, schemas.ClassInternal)
 }

@@ -81,8 +81,8 @@ func New(cfg Config) (*Egress, error) {
 
 // RoundTripper sends one request and never follows a redirect. The caller sets a
 // deadline, GetBody (without it a keep-alive connection that was closed while idle
-// costs an attempt), and no Idempotency-Key header (with it net/http sends a POST
-// again after bytes were written); a Got1xxResponse hook of the caller's must bound
+// costs an attempt), and no Idempotency-Key header (which is refused: with it
+// net/http sends a POST again after bytes were written); a Got1xxResponse hook of the caller's must bound
 // the number of answers, else MaxHeaderBytes does. Errors are for Classify.
 func (e *Egress) RoundTripper() http.RoundTripper { return (*roundTripper)(e) }
 
@@ -101,6 +101,12 @@ func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	default:
 		closeBody(req)
 		return nil, &BlockedError{Host: req.URL.Host, Rule: "scheme " + req.URL.Scheme + " is not http or https"}
+	}
+	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if _, has := req.Header[name]; has {
+			closeBody(req)
+			return nil, &RequestError{Header: name, Why: "makes net/http send a POST again after it was processed"}
+		}
 	}
 	resp, err := e.send(req)
 	if err != nil {
@@ -123,7 +129,7 @@ func mark(req *http.Request, err error) error {
 	for name, values := range req.Header {
 		for _, v := range values {
 			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(v) {
-				return &RequestError{Header: name}
+				return &RequestError{Header: name, Why: "has a name or value that HTTP does not allow"}
 			}
 		}
 	}

@@ -86,9 +86,10 @@ type TransportError struct{ Err error }
 func (e *TransportError) Error() string { return e.Err.Error() }
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// RequestError is a request that cannot be written: a header with forbidden bytes.
-type RequestError struct{ Header string }
-
-func (e *RequestError) Error() string {
-	return fmt.Sprintf("request header %q has a name or value that HTTP does not allow", e.Header)
+// RequestError is a request that cannot or must not be sent as it is.
+type RequestError struct {
+	Header string
+	Why    string
 }
+
+func (e *RequestError) Error() string { return fmt.Sprintf("request header %q %s", e.Header, e.Why) }

@@ -21,7 +21,6 @@ import (
 type h2Script struct {
 	url    string
 	posts  atomic.Int32
-	conns  atomic.Int32
 	script func(fr *http2.Framer, conn net.Conn, stream uint32, nth int32)
 }
 
@@ -34,17 +33,29 @@ func newH2(t *testing.T, ca *authority, f func(fr *http2.Framer, conn net.Conn, 
 	}
 	s := &h2Script{url: "https://" + l.Addr().String() + "/hook", script: f}
 	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
 	wg.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			s.conns.Add(1)
+			mu.Lock()
+			open = append(open, c)
+			mu.Unlock()
 			wg.Go(func() { defer c.Close(); s.serve(c) })
 		}
 	})
-	t.Cleanup(func() { l.Close(); wg.Wait() })
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range open { // a stream that has just ended keeps its connection from being idle
+			c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
 	return s
 }
 

@@ -74,7 +74,8 @@ func (e *Egress) send(req *http.Request) (*http.Response, error) {
 // processed, but also after a peer's PROTOCOL_ERROR, which does not; it asks for
 // the body again each time. Which of them it was is not told, so a repeat is
 // refused whenever a peer sent PROTOCOL_ERROR since this request began: at worst a
-// repeat that would have been safe becomes an attempt of class reset.
+// repeat that would have been safe becomes an attempt of class protocol. (A request
+// without a body is not asked for, and so cannot be held back.)
 func (e *Egress) noResend(get func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
 	before := e.h2Aborts.Load()
 	return func() (io.ReadCloser, error) {
