@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/milena-project/milena/internal/attempts"
+	"github.com/milena-project/milena/schemas"
+)
+
+// attemptsFlags are the flags of `milena attempts` and `milena tail`.
+type attemptsFlags struct {
+	filter  attempts.Filter
+	since   string
+	limit   int
+	follow  bool
+	json    bool
+	timeout time.Duration
+}
+
+func (p *program) attemptsCommand() *cobra.Command {
+	return p.attemptsVerb(&cobra.Command{Use: "attempts", Args: cobra.NoArgs,
+		Short: "What happened: every attempt, then the next try or the reason why there is none",
+		Long: `What happened: every attempt, then the next try or the reason why there is none. Oldest first.
+With --delivery or --endpoint only one partition of the log is read; the other filters may have to
+read all of it, unless --since bounds them.`,
+		Example: `  milena attempts --endpoint shop-42 --since 1h --failed
+  milena attempts --delivery webhooks.deliveries-3fa94c1e-7-1042.shop-42
+  milena attempts --follow --json | jq -r 'select(.status == 401) | .endpoint_id'`}, false)
+}
+
+func (p *program) tailCommand() *cobra.Command {
+	return p.attemptsVerb(&cobra.Command{Use: "tail", Args: cobra.NoArgs, Short: "The same as attempts --follow",
+		Example: "  milena tail --endpoint shop-42"}, true)
+}
+
+func (p *program) attemptsVerb(cmd *cobra.Command, follow bool) *cobra.Command {
+	f := &attemptsFlags{}
+	fs := cmd.Flags()
+	fs.StringVar(&f.filter.Delivery, "delivery", "", "of one delivery, by its id")
+	fs.StringVar(&f.filter.Event, "event", "", "of one event, by the producer's id")
+	fs.StringVar(&f.filter.Message, "message", "", "of one event, by its message id (webhook-id), msg_…")
+	fs.StringVar(&f.filter.Subject, "subject", "", "of events with this subject")
+	fs.StringVar(&f.filter.Endpoint, "endpoint", "", "of one endpoint")
+	fs.StringVar(&f.since, "since", "", "not older than a duration (1h) or a time (2026-11-30T12:00:00Z)")
+	fs.BoolVar(&f.filter.Failed, "failed", false, "only those that failed")
+	fs.IntVar(&f.limit, "limit", 100, "at most so many of the past, the newest")
+	fs.BoolVar(&f.follow, "follow", follow, "go on with what comes, until interrupted")
+	jsonFlag(cmd, &f.json)
+	timeoutFlag(cmd, &f.timeout)
+	settings(cmd)
+	return p.verb(cmd, func(cmd *cobra.Command, _ []string) error {
+		var err error
+		if f.filter.Since, err = sinceTime(f.since, time.Now()); err != nil {
+			return err
+		}
+		if f.limit < 0 {
+			return usage("--limit %d: want 0 or more", f.limit)
+		}
+		s, err := p.connect(cmd, f.timeout)
+		if err != nil {
+			return err
+		}
+		return p.showAttempts(cmd.Context(), s, f)
+	})
+}
+
+// sinceTime reads --since: a time, or how long ago.
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, usage("--since %q: want a duration such as 1h, or a time such as %s", text, now.UTC().Format(time.RFC3339))
+	}
+	return t, nil
+}
+
+func (p *program) showAttempts(ctx context.Context, s *session, f *attemptsFlags) error {
+	log, err := attempts.Open(s.kafka, s.timeout)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	log.Trouble = func(err error) { p.notef("milena: Kafka does not answer, trying again: %v", err) }
+	var end attempts.Position
+	err = s.within(ctx, func(ctx context.Context) (err error) {
+		end, err = log.End(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if f.limit > 0 {
+		// Reading may take long; what is bounded is how long a broker gives no answer.
+		past, more, err := log.Last(ctx, f.filter, end, f.limit)
+		if err != nil {
+			return err
+		}
+		if more {
+			p.notef("older attempts are left out (--limit %d)", f.limit)
+		}
+		for i := range past {
+			if err := p.showAttempt(f, &past[i]); err != nil {
+				return err
+			}
+		}
+		if len(past) == 0 && !f.follow {
+			p.notef("no such attempts")
+		}
+	}
+	if !f.follow {
+		return nil
+	}
+	return log.Follow(ctx, f.filter, end, func(a schemas.Attempt) error { return p.showAttempt(f, &a) })
+}
+
+func (p *program) showAttempt(f *attemptsFlags, a *schemas.Attempt) error {
+	if f.json {
+		return p.writeJSON(a)
+	}
+	style := attempts.Style{Color: isTerminal(p.out), Now: time.Now()}
+	_, err := io.WriteString(p.out, style.Line(a)+"\n")
+	return err
+}
+
+// isTerminal reports whether a person reads it. NO_COLOR is honoured by taking
+// everything for a pipe.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/kafka/mskiam"
+	"github.com/milena-project/milena/internal/registry"
+)
+
+// session is one command's way to Kafka, bounded by --timeout.
+type session struct {
+	*config.Loaded
+	kafka   kafka.Config
+	timeout time.Duration
+
+	lastDial atomic.Pointer[error] // why the last connection to a broker failed
+}
+
+// connect reads the configuration. Nothing is dialled yet.
+func (p *program) connect(cmd *cobra.Command, timeout time.Duration) (*session, error) {
+	loaded, err := p.load(cmd, true)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{Loaded: loaded, timeout: timeout}
+	s.kafka = kafkaConfig(loaded, p.quietLogger(loaded))
+	s.kafka.Dialer = s.dial
+	return s, nil
+}
+
+// kafkaConfig is how this binary connects: with every mechanism it knows.
+func kafkaConfig(loaded *config.Loaded, log *slog.Logger) kafka.Config {
+	c := loaded.KafkaConfig(log)
+	c.SASL.IAM = mskiam.Mechanism
+	return c
+}
+
+// quietLogger is for commands that end with one sentence: what clients say on the
+// way is only of interest to who asked for it by --log-level debug.
+func (p *program) quietLogger(loaded *config.Loaded) *slog.Logger {
+	if loaded.Log.Level == "debug" {
+		return slog.New(slog.NewTextHandler(p.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+func (s *session) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		s.lastDial.Store(&err)
+	}
+	return conn, err
+}
+
+// within runs work that talks to Kafka, for at most --timeout. While no broker can
+// be reached it is run again: nothing has been asked of anyone then.
+func (s *session) within(ctx context.Context, work func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	again := time.NewTicker(250 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := work(ctx)
+		if !unreached(err) {
+			return s.explain(ctx, err)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return s.explain(ctx, err)
+		}
+	}
+}
+
+// unreached reports whether an error says that no connection could be made.
+func unreached(err error) bool {
+	var op *net.OpError
+	var unknown *registry.UnknownOutcomeError
+	return errors.As(err, &op) && op.Op == "dial" && !errors.As(err, &unknown)
+}
+
+// explain makes one sentence of an error that is Kafka's silence.
+func (s *session) explain(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	var unknown *registry.UnknownOutcomeError
+	if errors.As(err, &unknown) {
+		return err
+	}
+	why := ""
+	if last := s.lastDial.Load(); last != nil {
+		why = ": " + (*last).Error()
+	}
+	return fmt.Errorf("Kafka at %s gave no answer within %s (--timeout)%s", strings.Join(s.Kafka.Brokers, ", "), s.timeout, why) //nolint:staticcheck // a name
+}
+
+// ring is the key ring, nil if none is configured.
+func ring(loaded *config.Loaded) (*registry.KeyRing, error) {
+	if loaded.Keyring == "" {
+		return nil, nil
+	}
+	r, err := registry.ParseKeyRing(loaded.Keyring)
+	if err != nil {
+		return nil, &config.Error{Problems: []config.Problem{{Key: "keyring", Value: config.Masked, Source: loaded.Source("keyring"), Want: err.Error()}}}
+	}
+	return r, nil
+}
+
+// needRing is for commands that seal or open secrets.
+func needRing(loaded *config.Loaded) (*registry.KeyRing, error) {
+	r, err := ring(loaded)
+	if r == nil && err == nil {
+		err = &config.Error{Problems: []config.Problem{{Key: "keyring", Source: "not given",
+			Want: "secrets are encrypted at rest; give the key ring by keyring_file or MILENA_KEYRING"}}}
+	}
+	return r, err
+}

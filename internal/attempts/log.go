@@ -1,0 +1,217 @@
+package attempts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+const (
+	chunkBytes = 256 << 10              // of one fetch
+	pollEvery  = 200 * time.Millisecond // of Follow, when nothing comes
+	retryEvery = time.Second            // of Follow, when Kafka does not answer
+	parallel   = 4                      // partitions that are read at once
+)
+
+// Log is the attempts topic of one installation. It is safe for concurrent use.
+type Log struct {
+	// Trouble, if not nil, hears once of each time in which Follow gets no answer.
+	Trouble func(err error)
+
+	reader *kafka.Reader
+	topic  string
+}
+
+// Open makes a Log with a client of its own; retryFor is how long a broker may
+// give no answer. Close it.
+func Open(cfg kafka.Config, retryFor time.Duration) (*Log, error) {
+	cfg = cfg.WithDefaults()
+	r, err := kafka.NewReader(cfg, kafka.WithRetryFor(retryFor))
+	if err != nil {
+		return nil, err
+	}
+	return &Log{reader: r, topic: cfg.Names.Attempts()}, nil
+}
+
+// Close closes the client; calls in flight fail.
+func (l *Log) Close() { l.reader.Close() }
+
+// Position is a place in the log: an offset for each partition.
+type Position []int64
+
+// End is the place after the last attempt of now.
+func (l *Log) End(ctx context.Context) (Position, error) { return l.reader.Ends(ctx, l.topic) }
+
+// Last returns the newest attempts before a position that the filter wants, at
+// most limit, the oldest of them first. It reads backwards, only the partition of
+// the endpoint where the filter names one, and not beyond Since; without either it
+// may have to read the whole topic. more says that the limit cut off older ones.
+func (l *Log) Last(ctx context.Context, f Filter, end Position, limit int) (found []schemas.Attempt, more bool, err error) {
+	starts, err := l.starts(ctx, f.Since)
+	if err != nil {
+		return nil, false, err
+	}
+	var mu sync.Mutex // guards found and more
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, p := range l.partitions(&f, len(end)) {
+		if int(p) >= len(starts) {
+			continue // came after the position
+		}
+		g.Go(func() error {
+			got, cut, err := l.lastOf(ctx, &f, p, starts[p], end[p], limit)
+			mu.Lock()
+			defer mu.Unlock()
+			found, more = append(found, got...), more || cut
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, false, err
+	}
+	sortByTime(found)
+	if len(found) > limit {
+		found, more = found[len(found)-limit:], true
+	}
+	return found, more, nil
+}
+
+func (l *Log) starts(ctx context.Context, since time.Time) ([]int64, error) {
+	if since.IsZero() {
+		return l.reader.Starts(ctx, l.topic)
+	}
+	return l.reader.After(ctx, l.topic, since) // a record is written after its attempt began
+}
+
+// partitions are those that wanted attempts can be in.
+func (l *Log) partitions(f *Filter, n int) []int32 {
+	if id := f.endpoint(); id != "" && n > 0 {
+		return []int32{kafka.Partition([]byte(id), int32(n))}
+	}
+	all := make([]int32, n)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return all
+}
+
+var errEnough = errors.New("enough")
+
+func (l *Log) lastOf(ctx context.Context, f *Filter, p int32, from, to int64, limit int) (found []schemas.Attempt, more bool, err error) {
+	err = l.reader.ReadBackwards(ctx, l.topic, p, from, to, chunkBytes, func(recs []schemas.Record) error {
+		for i := range recs {
+			a, ok := parse(&recs[i])
+			if !ok || !f.Match(&a) {
+				continue
+			}
+			if len(found) == limit {
+				more = true
+				return errEnough
+			}
+			found = append(found, a)
+			if f.Delivery != "" && a.Number == 1 && a.Generation == 0 {
+				return errEnough // nothing of this delivery stands before its first attempt
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return found, more, err
+}
+
+// Follow hands each from then on attempts that the filter wants, until ctx ends
+// (its error is nil then) or each returns an error. While Kafka gives no answer it
+// goes on trying.
+func (l *Log) Follow(ctx context.Context, f Filter, from Position, each func(schemas.Attempt) error) error {
+	at := slices.Clone(from)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	silent := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-pause.C:
+		}
+		batch, err := l.news(ctx, &f, &at)
+		sortByTime(batch)
+		for i := range batch {
+			if err := each(batch[i]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			if !silent && l.Trouble != nil {
+				l.Trouble(err)
+			}
+			silent = true
+			pause.Reset(retryEvery)
+		case len(batch) > 0:
+			silent = false
+			pause.Reset(0)
+		default:
+			silent = false
+			pause.Reset(pollEvery)
+		}
+	}
+}
+
+// news reads what has come since at, and moves at on.
+func (l *Log) news(ctx context.Context, f *Filter, at *Position) (batch []schemas.Attempt, err error) {
+	ends, err := l.End(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for len(*at) < len(ends) {
+		*at = append(*at, 0) // a new partition: all of it is news
+	}
+	for _, p := range l.partitions(f, len(ends)) {
+		if (*at)[p] >= ends[p] {
+			(*at)[p] = min((*at)[p], ends[p]) // a topic that was made anew begins again
+			continue
+		}
+		err := l.reader.ReadForwards(ctx, l.topic, p, (*at)[p], ends[p], chunkBytes, func(recs []schemas.Record) error {
+			for i := range recs {
+				if a, ok := parse(&recs[i]); ok && f.Match(&a) {
+					batch = append(batch, a)
+				}
+			}
+			(*at)[p] = recs[len(recs)-1].Offset + 1
+			return nil
+		})
+		if err != nil {
+			return batch, err
+		}
+		(*at)[p] = ends[p]
+	}
+	return batch, nil
+}
+
+// parse reads one record; what is no attempt is passed over.
+func parse(rec *schemas.Record) (schemas.Attempt, bool) {
+	var a schemas.Attempt
+	if err := json.Unmarshal(rec.Value, &a); err != nil || a.DeliveryID == "" {
+		return a, false
+	}
+	return a, true
+}
+
+func sortByTime(list []schemas.Attempt) {
+	slices.SortStableFunc(list, func(a, b schemas.Attempt) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Number, b.Number))
+	})
+}
