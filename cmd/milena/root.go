@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -67,10 +68,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 	}
 	var e *exit
 	var wrong *config.Error
+	var refused *registry.ValidationError
 	switch {
 	case errors.As(err, &e):
 		return e.code
-	case errors.As(err, &wrong), !p.started:
+	case errors.As(err, &wrong), errors.As(err, &refused), !p.started:
 		return exitUsage
 	}
 	return exitFailed
@@ -93,7 +95,7 @@ subscribed endpoint, retries for three days, and keeps what could not be deliver
 	root.SetErr(p.err)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.topicsCommand(), p.sendCommand(), p.attemptsCommand(), p.tailCommand(), p.egressCommand(), p.signatureCommand(), p.configCommand(), p.versionCommand())
+	root.AddCommand(p.topicsCommand(), p.endpointCommand(), p.sendCommand(), p.attemptsCommand(), p.tailCommand(), p.egressCommand(), p.signatureCommand(), p.configCommand(), p.versionCommand())
 	return root
 }
 

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/schemas"
+)
+
+func (p *program) endpointCommand() *cobra.Command {
+	return group("endpoint", "Create, look at and change endpoints",
+		"  milena endpoint create --url https://example.com/hook --event-types 'order.*'\n  milena endpoint list",
+		p.endpointCreateCommand(), p.endpointListCommand(), p.endpointGetCommand(), p.endpointUpdateCommand(), p.endpointDeleteCommand(),
+		p.endpointEnableCommand(), p.endpointDisableCommand(), p.endpointRotateCommand(), p.endpointTestCommand())
+}
+
+// endpointVerb is a command on endpoints: settings, --timeout and --json.
+func (p *program) endpointVerb(cmd *cobra.Command, run func(e *endpointRun, args []string) error) *cobra.Command {
+	e := &endpointRun{program: p}
+	jsonFlag(cmd, &e.json)
+	timeoutFlag(cmd, &e.timeout)
+	settings(cmd)
+	return p.verb(cmd, func(cmd *cobra.Command, args []string) error {
+		e.cmd = cmd
+		return run(e, args)
+	})
+}
+
+// endpointRun is one run of a command on endpoints.
+type endpointRun struct {
+	*program
+	cmd     *cobra.Command
+	json    bool
+	timeout time.Duration
+}
+
+// with runs work with an Admin, within --timeout. needKeys is for work that makes
+// or keeps secrets.
+func (e *endpointRun) with(needKeys bool, work func(ctx context.Context, a *registry.Admin) error) error {
+	s, err := e.connect(e.cmd, e.timeout)
+	if err != nil {
+		return err
+	}
+	keys, err := ring(s.Loaded)
+	if needKeys && err == nil {
+		keys, err = needRing(s.Loaded)
+	}
+	if err != nil {
+		return err
+	}
+	a, err := s.admin(keys)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return s.within(e.cmd.Context(), func(ctx context.Context) error { return work(ctx, a) })
+}
+
+// endpointView is an endpoint as it is shown: nothing sealed.
+type endpointView struct {
+	schemas.Endpoint
+	Secrets []secretView `json:"secrets"`
+	Auth    *authView    `json:"auth,omitempty"`
+}
+
+type secretView struct {
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	PublicKey string    `json:"public_key,omitempty"`
+}
+
+type authView struct {
+	Basic  string `json:"basic_user,omitempty"`
+	Bearer bool   `json:"bearer,omitempty"`
+}
+
+func view(ep *schemas.Endpoint) endpointView {
+	v := endpointView{Endpoint: *ep}
+	for _, s := range ep.Secrets {
+		v.Secrets = append(v.Secrets, secretView{CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt, PublicKey: s.PublicKey})
+	}
+	if ep.Auth != nil {
+		v.Auth = &authView{Bearer: ep.Auth.Bearer != ""}
+		if ep.Auth.Basic != nil {
+			v.Auth.Basic = ep.Auth.Basic.User
+		}
+	}
+	return v
+}
+
+// changed writes what an endpoint is after a change, with new secrets.
+func (e *endpointRun) changed(what string, res registry.Result) error {
+	if e.json {
+		line := struct {
+			Endpoint endpointView         `json:"endpoint"`
+			Secrets  []registry.NewSecret `json:"new_secrets,omitempty"`
+		}{view(res.Endpoint), res.Secrets}
+		return e.writeJSON(line)
+	}
+	e.printf("endpoint %s %s (version %d)\n", res.Endpoint.ID, what, res.Endpoint.Version)
+	for _, s := range res.Secrets {
+		e.printf("secret  %s\n", s.Secret)
+		if s.PublicKey != "" {
+			e.printf("public  %s\n", s.PublicKey)
+		}
+	}
+	if len(res.Secrets) > 0 {
+		e.notef("The secret is shown this once and cannot be had again: give it to the receiver now.")
+	}
+	return nil
+}
+
+// show writes one endpoint for people.
+func (e *endpointRun) show(ep *schemas.Endpoint) {
+	row := func(name, value string) {
+		if value != "" {
+			e.printf("%-15s %s\n", name, safe(value))
+		}
+	}
+	row("id", ep.ID)
+	row("tenant", ep.Tenant)
+	row("url", ep.URL)
+	row("state", strings.TrimSpace(string(ep.State)+" "+ep.Reason))
+	row("event types", strings.Join(ep.EventTypes, " "))
+	row("description", ep.Description)
+	row("signing", signingText(ep.Signing))
+	for _, s := range ep.Secrets {
+		text := "made " + s.CreatedAt.Format(time.RFC3339)
+		if !s.ExpiresAt.IsZero() {
+			text += ", signs until " + s.ExpiresAt.Format(time.RFC3339)
+		}
+		row("secret", strings.TrimSpace(text+" "+s.PublicKey))
+	}
+	row("limits", limitsText(ep))
+	row("retry", retryText(ep.Retry))
+	for _, h := range ep.Headers {
+		row("header", h.Name+": "+h.Value)
+	}
+	row("forwards", strings.Join(ep.ForwardHeaders, " "))
+	row("owner", ep.Owner)
+	for _, m := range ep.Metadata {
+		row("metadata", m.Name+"="+m.Value)
+	}
+	row("changed", ep.UpdatedAt.Format(time.RFC3339)+", version "+itoa(ep.Version)+", created "+ep.CreatedAt.Format(time.RFC3339))
+}
