@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -141,16 +142,23 @@ func parseBrokers(in []string) ([]string, error) {
 				Remedy: fmt.Sprintf("give %s, and kafka.tls.enabled for TLS", rest)}
 		}
 		host, port, err := net.SplitHostPort(b)
-		if err != nil { // no port
-			host, port = strings.Trim(b, "[]"), "9092"
-			if host == "" || strings.Count(b, ":") == 1 {
-				return nil, &Error{Key: key, Value: b, Why: "is no address", Remedy: remedy}
-			}
+		if err != nil && (strings.Count(b, ":") != 1 || strings.HasPrefix(b, "[")) { // no port
+			host, port = strings.TrimSuffix(strings.TrimPrefix(b, "["), "]"), "9092"
 		}
-		if n, err := strconv.Atoi(port); host == "" || strings.ContainsAny(host, " ,/") || err != nil || n < 1 || n > 65535 {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || !isHost(host) {
 			return nil, &Error{Key: key, Value: b, Why: "is no address", Remedy: remedy}
 		}
 		out = append(out, net.JoinHostPort(host, port))
 	}
 	return out, nil
+}
+
+// isHost reports whether s is an IP address or looks like a name.
+func isHost(s string) bool {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return true
+	}
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '.' && r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
 }

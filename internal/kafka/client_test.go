@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -239,6 +240,26 @@ func TestBrokersMayLeaveOutThePort(t *testing.T) {
 	if want := "kafka:9092 10.0.0.1:19092 [::1]:9092 [::1]:7 [fe80::1]:9092"; err != nil || strings.Join(got, " ") != want {
 		t.Errorf("%v %v", got, err)
 	}
+}
+
+func FuzzBrokersAreAddressesOrAMistake(f *testing.F) {
+	for _, s := range []string{"kafka", "h:1", "[::1]:9092", "http://h", ":", "", "a,b:1", "[", "[]", "::1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := parseBrokers([]string{s})
+		var mistake *Error
+		if err != nil {
+			if !errors.As(err, &mistake) {
+				t.Fatalf("%q: %v", s, err)
+			}
+			return
+		}
+		host, port, err := net.SplitHostPort(got[0])
+		if err != nil || host == "" || port == "" {
+			t.Fatalf("%q became %q", s, got)
+		}
+	})
 }
 
 func TestClientIDBeginsWithThePrefix(t *testing.T) {

@@ -84,6 +84,8 @@ func (p Plan) String() string {
 		switch {
 		case d.Kind == KindMissing:
 			sign = "+"
+		case d.Advice:
+			sign = "?"
 		case d.ByHand:
 			sign = "!"
 		}
@@ -139,20 +141,45 @@ func MakePlan(ctx context.Context, adm *kadm.Client, c TopicsConfig) (Plan, erro
 		}
 	}
 	p.Partitions = state[c.Names.Deliveries()].partitions
-	same := p.Partitions
-	for _, s := range specs { // the count that can be reached by raising
-		if s.Count == CountSame {
-			same = max(same, state[s.Name].partitions)
-		}
-	}
+	same, equal := sameCount(specs, state)
 	for _, s := range specs {
-		if s.Count == CountSame && same > 0 {
-			s.Partitions = same
+		if s.Count != CountSame || same == 0 {
+			p.Differences = append(p.Differences, state[s.Name].differences(s)...)
+			continue
 		}
+		wanted := s.Partitions
+		s.Partitions = same // a topic that is missing is made like those that are there
 		p.Differences = append(p.Differences, state[s.Name].differences(s)...)
+		if f := state[s.Name]; f.exists && equal && f.partitions < wanted {
+			p.Differences = append(p.Differences, raise(s, f.partitions, wanted))
+		}
 	}
 	slices.SortStableFunc(p.Differences, func(a, b Difference) int { return cmp.Compare(order(a), order(b)) })
 	return p, nil
+}
+
+// sameCount is the number of partitions that all topics keyed by endpoint can reach
+// by raising, and whether those that exist have it already; 0 when there are none.
+func sameCount(specs []TopicSpec, state map[string]found) (count int32, equal bool) {
+	equal = true
+	for _, s := range specs {
+		f := state[s.Name]
+		if s.Count != CountSame || !f.exists {
+			continue
+		}
+		equal = equal && (count == 0 || count == f.partitions)
+		count = max(count, f.partitions)
+	}
+	return count, equal
+}
+
+// raise is the wish for more partitions than there are, which is no mistake.
+func raise(s TopicSpec, have, wanted int32) Difference {
+	s.Partitions = wanted
+	d, _ := found{partitions: have}.partitionDifference(s)
+	d.Advice = true
+	d.Why = "topics.partitions says so; it works as it is; to raise, stop every milena process first, then raise all of them"
+	return d
 }
 
 // order puts first what must be mended first.

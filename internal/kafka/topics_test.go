@@ -167,6 +167,56 @@ func TestPartitionsMustBeThoseOfDeliveries(t *testing.T) {
 	}
 }
 
+func TestMorePartitionsAreAWishAndNoMistake(t *testing.T) {
+	c := newCluster(t)
+	cl, adm := newClient(t, configFor(c))
+	apply(t, adm, TopicsConfig{Partitions: 4})
+	p := plan(t, adm, TopicsConfig{Partitions: 8})
+	if len(p.Differences) != 5 {
+		t.Fatalf("%s", p)
+	}
+	for _, d := range p.Differences {
+		if !d.Advice || !d.ByHand || d.Have != "4" || d.Want != "8" || !strings.HasSuffix(d.Command, "--partitions 8") {
+			t.Errorf("%+v", d)
+		}
+	}
+	if got, err := Check(within(t, 20*time.Second), cl, TopicsConfig{Partitions: 8}); err != nil || got.Partitions != 4 {
+		t.Errorf("%+v %v", got, err)
+	}
+	if p := plan(t, adm, TopicsConfig{Partitions: 2}); !p.Empty() {
+		t.Errorf("fewer partitions are wanted:\n%s", p)
+	}
+}
+
+func TestAClusterThatDoesNotAnswerIsNoDifference(t *testing.T) {
+	c := newCluster(t)
+	cfg := configFor(c)
+	c.Close()
+	cl, _ := newClient(t, cfg)
+	_, err := Check(within(t, 200*time.Millisecond), cl, TopicsConfig{})
+	var bad *CheckError
+	if err == nil || errors.As(err, &bad) {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestSettingsAreMetByWhatIsAsGood(t *testing.T) {
+	for _, c := range []struct {
+		rule       Rule
+		want, have string
+		met        bool
+	}{
+		{RuleAtLeast, "100", "100", true}, {RuleAtLeast, "100", "99", false}, {RuleAtLeast, "100", "-1", true},
+		{RuleAtLeast, "-1", "100", false}, {RuleAtLeast, "-1", "-1", true}, {RuleAtLeast, "100", "", false},
+		{RuleAtMost, "100", "100", true}, {RuleAtMost, "100", "101", false}, {RuleAtMost, "100", "-1", false},
+		{RuleEqual, "compact,delete", "delete, compact", true}, {RuleEqual, "delete", "compact,delete", false}, {RuleEqual, "LogAppendTime", "CreateTime", false},
+	} {
+		if got := (Setting{Value: c.want, Rule: c.rule}).met(c.have); got != c.met {
+			t.Errorf("%s %s met by %q: %v", c.rule, c.want, c.have, got)
+		}
+	}
+}
+
 func TestEveryTierThatExistsIsSeen(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(5, "webhooks.retry.90m"))
 	cl, adm := newClient(t, configFor(c))
