@@ -64,7 +64,7 @@ func loadedFollower(tb testing.TB, n int) *Follower {
 func TestRegisteredEndpointCostsAtMost2KB(t *testing.T) {
 	n := 100_000
 	if testing.Short() || raceEnabled {
-		n = 10_000
+		n = 3_000
 	}
 	before := heap()
 	f := loadedFollower(t, n)
