@@ -117,7 +117,7 @@ func classifyHTTP(err error) schemas.ErrorClass {
 	if c, ok := errors.AsType[http2.ConnectionError](err); ok && http2.ErrCode(c) != http2.ErrCodeNo {
 		return schemas.ClassProtocol
 	}
-	if is[http2.GoAwayError](err) {
+	if is[http2.GoAwayError](err) { //nolint:staticcheck // see configureH2
 		return schemas.ClassReset
 	}
 	if is[*RequestError](err) {

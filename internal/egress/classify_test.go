@@ -68,7 +68,7 @@ func TestClassifyIsByTypeThroughEveryWrapping(t *testing.T) {
 		"protocol":                  {&ProtocolError{"x"}, schemas.ClassProtocol},
 		"HTTP/2 reset":              {http2.StreamError{Code: http2.ErrCodeCancel}, schemas.ClassReset},
 		"HTTP/2 broken rules":       {http2.ConnectionError(http2.ErrCodeFlowControl), schemas.ClassProtocol},
-		"HTTP/2 GOAWAY":             {http2.GoAwayError{}, schemas.ClassReset},
+		"HTTP/2 GOAWAY":             {http2.GoAwayError{}, schemas.ClassReset}, //nolint:staticcheck // see configureH2
 		"our request":               {&RequestError{Header: "x"}, schemas.ClassInternal},
 		"something else":            {errors.New("connection reset by peer"), schemas.ClassInternal}, // the text decides nothing
 		"transport, bare":           {&TransportError{errors.New("x")}, schemas.ClassReset},

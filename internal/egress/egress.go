@@ -3,15 +3,12 @@ package egress
 import (
 	"crypto/tls"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/http2"
 )
 
 // Egress is the one way out. It is safe for concurrent use.
@@ -68,14 +65,9 @@ func New(cfg Config) (*Egress, error) {
 			MaxReceiveBufferPerStream:     32 << 10,
 		},
 	}
-	// The HTTP/2 of x/net and not the copy inside net/http: only this one tells that
-	// a peer reset a stream with PROTOCOL_ERROR, and its errors have exported types.
-	h2, err := http2.ConfigureTransports(e.transport) //nolint:staticcheck // see above
-	if err != nil {
+	if err := e.configureH2(); err != nil {
 		return nil, fmt.Errorf("egress: HTTP/2: %w", err)
 	}
-	h2.MaxHeaderListSize = uint32(min(cfg.MaxHeaderBytes, math.MaxUint32))
-	h2.CountError = e.countH2
 	return e, nil
 }
 
@@ -139,12 +131,6 @@ func mark(req *http.Request, err error) error {
 func closeBody(req *http.Request) {
 	if req.Body != nil {
 		req.Body.Close()
-	}
-}
-
-func (e *Egress) countH2(errType string) {
-	if strings.EqualFold(errType, "recv_rststream_protocol_error") {
-		e.h2Aborts.Add(1)
 	}
 }
 

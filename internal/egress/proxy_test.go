@@ -51,7 +51,7 @@ func newFakeProxy(t *testing.T, scheme string) *fakeProxy {
 			wg.Go(func() {
 				defer c.Close()
 				r := bufio.NewReader(c)
-				target := ""
+				var target string
 				if scheme == "http" {
 					target = p.connect(c, r)
 				} else {
