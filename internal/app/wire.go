@@ -126,7 +126,7 @@ func (a *App) checkTopics(ctx context.Context) error {
 	if err == nil && checked.Partitions != int32(a.cfg.Topics.Partitions) { //nolint:gosec // checked by config
 		err = &kafka.CheckError{Differences: []kafka.Difference{{
 			Topic: a.names.Deliveries(), Kind: kafka.KindPartitions, ByHand: true,
-			Why: "topics.partitions says so; set it to what is there, or stop all processes and raise all topics",
+			Why:  "topics.partitions says so; set it to what is there, or stop all processes and raise all topics",
 			Have: fmt.Sprint(checked.Partitions), Want: fmt.Sprint(a.cfg.Topics.Partitions),
 		}}}
 	}
