@@ -30,6 +30,8 @@ type model struct {
 	here    map[int64]bool        // settled by this process
 	settled map[int64]bool        // settled by anybody, ever
 	known   map[int64]bool        // what the commit's metadata told this process when it began
+	brief   map[int64]bool        // done here by the assignment that we have, and in no commit yet
+	limbo   map[int64]bool        // the same of one that ended: void once the partition has an owner again
 
 	commit struct { // one commit at a time is on its way
 		req    *kmsg.OffsetCommitRequest
@@ -53,6 +55,10 @@ func (m *model) restart() {
 	m.own = newOwnership(&cfg, newLease(cfg.SessionTimeout, cfg.Logger), func() {})
 	m.a = nil
 	m.flying, m.here, m.known = make(map[int64]*Assignment), make(map[int64]bool), make(map[int64]bool)
+	for o := range m.brief {
+		delete(m.settled, o) // it died with the assignment
+	}
+	m.brief, m.limbo = make(map[int64]bool), make(map[int64]bool)
 	m.commit.req = nil
 }
 
@@ -62,6 +68,7 @@ func (m *model) acquire(t *rapid.T) {
 		return
 	}
 	m.gen++
+	clear(m.limbo)
 	m.a = m.own.assign(m.part)
 	m.a.positioned, m.a.armed = true, true
 	settled, foreign := decodeMetadata(m.metadata, modelID, m.committed)
@@ -138,6 +145,19 @@ func (m *model) done(t *rapid.T) {
 	}
 }
 
+// doneHere: as long as the assignment lasts, and for good once a commit tells of it.
+func (m *model) doneHere(t *rapid.T) {
+	o, a := m.pick(t)
+	if a == nil {
+		return
+	}
+	delete(m.flying, o)
+	if a == m.a {
+		m.settled[o], m.brief[o] = true, true
+	}
+	a.DoneHere(o)
+}
+
 // giveUp: only what belongs to an assignment that closes may be given up.
 func (m *model) giveUp(t *rapid.T) {
 	o, a := m.pick(t)
@@ -203,6 +223,15 @@ func (m *model) accept(t *rapid.T, offset int64, metadata string) {
 	if offset < m.committed {
 		t.Fatalf("commit moves back from %d to %d", m.committed, offset)
 	}
+	told, _ := decodeMetadata(metadata, modelID, offset)
+	for _, brief := range []map[int64]bool{m.brief, m.limbo} {
+		for o := range brief {
+			if o < offset || told.Has(o) {
+				delete(brief, o) // from now on it is for good
+				m.settled[o] = true
+			}
+		}
+	}
 	for _, o := range m.log {
 		if o >= m.committed && o < offset && !m.settled[o] {
 			t.Fatalf("commit of %d passes %d, which is not settled", offset, o)
@@ -248,6 +277,11 @@ func (m *model) lose(*rapid.T) {
 func (m *model) letGo() {
 	m.own.end([]*Assignment{m.a}, false)
 	m.a = nil
+	for o := range m.brief {
+		delete(m.settled, o)
+		m.limbo[o] = true
+	}
+	clear(m.brief)
 }
 
 // other: another member owns the partition for a while. It starts from the commit,
@@ -257,6 +291,7 @@ func (m *model) other(t *rapid.T) {
 		return
 	}
 	m.gen++
+	clear(m.limbo)
 	tr := offsets.NewTracker(m.committed)
 	settled, _ := decodeMetadata(m.metadata, modelID, m.committed)
 	n := rapid.IntRange(0, 30).Draw(t, "records")
@@ -342,7 +377,7 @@ func TestNothingIsLostRepeatedOrCommittedBackInTheModel(t *testing.T) {
 			returned, refused = returned+m.returned, refused+m.refused
 		}()
 		steps := []func(*rapid.T){
-			m.produce, m.acquire, m.acquire, m.other, m.poll, m.poll, m.take, m.take, m.done, m.done, m.giveUp, m.giveUp,
+			m.produce, m.acquire, m.acquire, m.other, m.poll, m.poll, m.take, m.take, m.done, m.done, m.doneHere, m.giveUp, m.giveUp,
 			m.commitChoose, m.commitChoose, m.commitStamp, m.commitStamp, m.commitFill, m.commitFill, m.commitArrive,
 			m.wholeCommit, m.closing, m.revoke, m.lose, m.crash,
 		}

@@ -27,7 +27,8 @@ const (
 // world is a cluster, a producer and the law: it sees every OffsetCommit.
 type world struct {
 	t        testing.TB
-	fake     *testkit.Fake
+	fake     *testkit.Fake // nil for a real cluster
+	brokers  []string
 	producer *kgo.Client
 	log      *testkit.LogCapture
 
@@ -41,6 +42,7 @@ type world struct {
 func newWorld(t testing.TB, partitions int32, opts ...testkit.FakeOption) *world {
 	w := &world{t: t, committed: make(map[Partition]int64), log: testkit.NewLogCapture(t)}
 	w.fake = testkit.NewFake(t, append(opts, testkit.WithTopics(testkit.Topic{Name: testTopic, Partitions: partitions}))...)
+	w.brokers = w.fake.Brokers()
 	w.producer = w.fake.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	w.fake.Observe(8, func(req kmsg.Request) { w.sawCommit(req.(*kmsg.OffsetCommitRequest)) })
 	return w
@@ -145,7 +147,7 @@ type member struct {
 
 func (w *world) config() Config {
 	return Config{
-		Kafka: kafka.Config{Brokers: w.fake.Brokers(), Logger: slog.New(quiet{w.log})}, Logger: w.log.Logger(),
+		Kafka: kafka.Config{Brokers: w.brokers, Logger: slog.New(quiet{w.log})}, Logger: w.log.Logger(),
 		Group: testGroup, Topics: []string{testTopic}, InitialOffset: InitialEarliest,
 		SessionTimeout: 6 * time.Second, HeartbeatInterval: 100 * time.Millisecond,
 		CommitInterval: 20 * time.Millisecond, WatchInterval: 100 * time.Millisecond,
