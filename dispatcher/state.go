@@ -60,6 +60,7 @@ type Load struct {
 	Queued   int   // deliveries in lanes
 	Bytes    int64 // of those, with their overhead
 	Lanes    int
+	Held     int // deliveries in the hold topic, of endpoints whose partition is here
 }
 
 // Load reports how much there is to do now.
@@ -67,5 +68,11 @@ func (d *Dispatcher) Load() Load {
 	s := d.lanes
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Load{InFlight: s.inFlight, Queued: s.queued, Bytes: s.bytes, Lanes: len(s.byID)}
+	load := Load{InFlight: s.inFlight, Queued: s.queued, Bytes: s.bytes, Lanes: len(s.byID)}
+	for _, l := range s.byID {
+		if l.held != nil {
+			load.Held += l.held.count()
+		}
+	}
+	return load
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/milena-project/milena/internal/config"
 	"github.com/milena-project/milena/internal/kafka"
-	"github.com/milena-project/milena/internal/kafka/mskiam"
 	"github.com/milena-project/milena/internal/registry"
 )
 
@@ -34,16 +33,10 @@ func (p *program) connect(cmd *cobra.Command, timeout time.Duration) (*session, 
 		return nil, err
 	}
 	s := &session{Loaded: loaded, timeout: timeout}
-	s.kafka = kafkaConfig(loaded, p.quietLogger(loaded))
+	s.kafka = loaded.KafkaConfig(p.quietLogger(loaded))
+	connectIAM(&s.kafka)
 	s.kafka.Dialer = s.dial
 	return s, nil
-}
-
-// kafkaConfig is how this binary connects: with every mechanism it knows.
-func kafkaConfig(loaded *config.Loaded, log *slog.Logger) kafka.Config {
-	c := loaded.KafkaConfig(log)
-	c.SASL.IAM = mskiam.Mechanism
-	return c
 }
 
 // quietLogger is for commands that end with one sentence: what clients say on the

@@ -24,8 +24,9 @@ import (
 type Options struct {
 	Logger    *slog.Logger
 	Version   string
-	Process   string       // names the process in claims, for people
-	Dialer    kafka.Dialer // to brokers; nil: TCP
+	Process   string              // names the process in claims, for people
+	Dialer    kafka.Dialer        // to brokers; nil: TCP
+	Connect   func(*kafka.Config) // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
 	OnAttempt func(a *schemas.Attempt)
 }
 
@@ -87,6 +88,9 @@ func New(cfg config.Config, opts Options) (*App, error) {
 	}
 	a.kafka = cfg.KafkaConfig(opts.Logger)
 	a.kafka.Dialer = opts.Dialer
+	if opts.Connect != nil {
+		opts.Connect(&a.kafka)
+	}
 	ring, err := registry.ParseKeyRing(cfg.Keyring)
 	if err != nil {
 		return nil, err
@@ -282,6 +286,14 @@ func (a *App) Alive() bool {
 		}
 	}
 	return true
+}
+
+// Load is how much the process has to do now; zero without a dispatcher.
+func (a *App) Load() dispatcher.Load {
+	if a.dispatch == nil {
+		return dispatcher.Load{}
+	}
+	return a.dispatch.Load()
 }
 
 // Handler serves what the process has on its HTTP address.

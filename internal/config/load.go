@@ -25,6 +25,7 @@ type Options struct {
 	Environ []string       // as of os.Environ
 	Dir     string         // where DevFile is looked for; empty: the working directory
 	Notice  io.Writer      // hears that DevFile was read; nil: nobody
+	File    string         // the YAML file to read whatever flags and environment name; empty: theirs
 
 	// Fixed settings win over everything, by YAML path; the value of FixedBy is
 	// their source. `milena dev` fixes the brokers to the one it embeds.
@@ -107,6 +108,9 @@ func collect(o Options) (layers [][]given, problems []Problem) {
 
 // fileName is the YAML file to read; empty: none.
 func fileName(o Options) string {
+	if o.File != "" {
+		return o.File
+	}
 	if o.Flags != nil {
 		if f := o.Flags.Lookup(FlagConfig); f != nil && f.Changed {
 			return f.Value.String()

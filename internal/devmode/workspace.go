@@ -28,13 +28,13 @@ egress:
   allow_http: true
   ports: [1-65535]
 http:
-  addr: %q
+  addr: 127.0.0.1:8080
 `
 
 // prepare makes what stands beside the broker's data: the key ring, which is kept
 // if it is there because the endpoints' secrets are sealed with it, and the
 // configuration, which follows this start. It returns the configuration's path.
-func prepare(dir, brokerAddr, httpAddr string) (string, error) {
+func prepare(dir, brokerAddr string) (string, error) {
 	ring := filepath.Join(dir, keyringName)
 	if _, err := os.Stat(ring); errors.Is(err, fs.ErrNotExist) {
 		entry, err := registry.GenerateKey("dev")
@@ -46,7 +46,7 @@ func prepare(dir, brokerAddr, httpAddr string) (string, error) {
 		}
 	}
 	name := filepath.Join(dir, configName)
-	return name, writeFile(name, fmt.Sprintf(yamlText, brokerAddr, keyringName, httpAddr))
+	return name, writeFile(name, fmt.Sprintf(yamlText, brokerAddr, keyringName))
 }
 
 // writeFile replaces a file as a whole, so that a reader never sees half of it.

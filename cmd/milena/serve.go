@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/internal/app"
+	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/kafka/mskiam"
+)
+
+func (p *program) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "serve", Args: cobra.NoArgs,
+		Short: "Run the production process: dispatcher, releaser and router (--roles picks some)",
+		Long: `Run the production process until SIGTERM or Ctrl-C: dispatcher, releaser and router.
+Several processes with the same settings share the work. What is in flight at the end is finished
+within dispatcher.drain_budget; everything else stays in Kafka.
+Exit code 0: asked to stop; 1: failed; 2: refused to start, before anything was touched.`,
+		Example: `  milena serve --brokers kafka-1:9092,kafka-2:9092 --keyring-file /etc/milena/keyring
+  milena serve --config /etc/milena/milena.yaml --roles dispatcher`}
+	config.AddFlags(cmd.Flags(), func(*config.Key) bool { return true })
+	cmd.Flags().SortFlags = false
+	return p.verb(cmd, func(cmd *cobra.Command, _ []string) error {
+		loaded, err := p.load(cmd, true)
+		if err != nil {
+			return err
+		}
+		if _, err := needRing(loaded); err != nil {
+			return err
+		}
+		a, err := app.New(loaded.Config, app.Options{Logger: loaded.Log.NewLogger(p.err), Version: readVersion().Version,
+			Process: processName(), Connect: connectIAM})
+		if err != nil {
+			return usage("%w", err)
+		}
+		err = a.Run(cmd.Context())
+		if errors.Is(err, app.ErrRefused) {
+			return usage("%w", err)
+		}
+		return err
+	})
+}
+
+// connectIAM lets this binary log in to Amazon MSK.
+func connectIAM(c *kafka.Config) { c.SASL.IAM = mskiam.Mechanism }
+
+// processName tells processes apart for people who read claims.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "/" + strconv.Itoa(os.Getpid())
+}

@@ -1,0 +1,133 @@
+package devmode
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/milena-project/milena/internal/attempts"
+	"github.com/milena-project/milena/schemas"
+)
+
+const (
+	statusEvery = 250 * time.Millisecond
+	// lineQueue bounds the lines that wait for the terminal. A slow one must not
+	// slow deliveries down: what does not fit is counted and not shown.
+	lineQueue = 16384
+)
+
+// show is what people see of a run.
+type show struct {
+	screen *screen
+	color  bool
+	gauges func() Gauges // set before run
+	lines  chan schemas.Attempt
+
+	mu         sync.Mutex // guards what follows
+	tally      *tally
+	events     int
+	deliveries int
+	skipped    int
+}
+
+func newShow(c *Config) *show {
+	return &show{screen: &screen{out: c.Out, terminal: c.Terminal, width: c.Width}, color: c.Color,
+		gauges: func() Gauges { return Gauges{} }, lines: make(chan schemas.Attempt, lineQueue), tally: newTally()}
+}
+
+// attempted must be quick: a dispatcher's goroutine waits.
+func (s *show) attempted(a *schemas.Attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.add(a, time.Now())
+	select {
+	case s.lines <- *a:
+	default:
+		s.skipped++
+	}
+}
+
+// sent counts an event and its deliveries.
+func (s *show) sent(deliveries int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events++
+	s.deliveries += deliveries
+}
+
+// run prints until ended is closed and all lines are out.
+func (s *show) run(ended <-chan struct{}) {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case a := <-s.lines:
+			s.line(&a)
+		case <-tick.C:
+			s.status()
+		case <-ended:
+			for {
+				select {
+				case a := <-s.lines:
+					s.line(&a)
+				default:
+					s.screen.setStatus("")
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s *show) line(a *schemas.Attempt) {
+	s.screen.line(attempts.Style{Color: s.color, Now: time.Now(), Short: true}.Line(a))
+}
+
+func (s *show) status() {
+	g := s.gauges()
+	s.mu.Lock()
+	text := s.tally.status(time.Now(), s.events, g)
+	if s.skipped > 0 {
+		text += fmt.Sprintf("  (%d lines not shown)", s.skipped)
+	}
+	s.mu.Unlock()
+	s.screen.setStatus(text)
+}
+
+// end says what happened.
+func (s *show) end(count func(endpoint string) Received) {
+	var all Received
+	for _, id := range []string{Good, Flaky, Dead} {
+		c := count(id)
+		all.Requests += c.Requests
+		all.Verified += c.Verified
+		all.Bad += c.Bad
+	}
+	g := s.gauges()
+	s.mu.Lock()
+	text := s.tally.summary(s.events, s.deliveries, all, g)
+	s.mu.Unlock()
+	s.screen.line("")
+	s.screen.line(strings.TrimRight(text, "\n"))
+}
+
+// banner says what runs and what to try.
+func (d *dev) banner(endpoints []endpoint) {
+	line := func(format string, args ...any) { d.show.screen.line(fmt.Sprintf(format, args...)) }
+	line("Milena on an embedded broker; its data is in %s and stays there.", d.cfg.DataDir)
+	line("  Kafka protocol  %s", d.broker.Addr)
+	line("  HTTP            http://%s/metrics and /readyz", d.loaded.HTTP.Addr)
+	for _, e := range endpoints {
+		line("  endpoint %-6s  %s  %s", e.id, e.url, e.what)
+	}
+	if d.cfg.ForwardTo != "" {
+		d.explainForward(line)
+	}
+	line("In another shell, in this directory:")
+	line("  milena endpoint create --url http://localhost:3000/hook")
+	line("  milena send --type payment.captured --data '{\"amount\":1}'")
+	line("  milena attempts --follow")
+	line("Ctrl-C ends it.")
+	line("")
+}
