@@ -160,10 +160,18 @@ func (a *App) addDispatcher(fx *effects, parker dispatcher.Parker) error {
 	return nil
 }
 
+// initialOffset reads the setting, which says none where consume has nothing.
+func initialOffset(setting string) consume.InitialOffset {
+	if setting == "none" {
+		return consume.InitialNone
+	}
+	return consume.InitialOffset(setting)
+}
+
 func (a *App) consumeConfig(name string, topics []string, start func(*consume.Assignment) consume.Intake) consume.Config {
 	return consume.Config{
 		Kafka: a.kafka, Group: a.names.Group(name), Topics: topics,
-		InitialOffset: consume.InitialOffset(a.cfg.InitialOffset), GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
+		InitialOffset: initialOffset(a.cfg.InitialOffset), GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
 		SessionTimeout: a.cfg.Kafka.SessionTimeout, CommitInterval: a.cfg.Dispatcher.CommitInterval,
 		DrainBudget: a.cfg.Dispatcher.DrainBudget, Start: start, Logger: a.log,
 	}

@@ -21,6 +21,8 @@ const yamlText = `# Written by "milena dev" at every start. Commands in this dir
 kafka:
   brokers: [%q]
 keyring_file: %s
+# What was sent before the first start is delivered too.
+initial_offset: earliest
 egress:
   # Endpoints on this machine are allowed here, and only here.
   allow_cidrs: [127.0.0.0/8, "::1/128"]
