@@ -22,17 +22,13 @@ type conn struct {
 	closed sync.Once
 
 	peek     func() (n int, err error) // nil: this connection cannot be looked into
-	private  bool                      // carries TLS: see Write
-	lookAway atomic.Bool               // HTTP/2 or a handshake: no request begins at a write
-	answered atomic.Bool               // something was read since the last write
-	wrote    atomic.Bool
-	written  atomic.Int64 // bytes; see flight
+	starting atomic.Bool               // the next write begins a request on a kept connection; set by flight
+	written  atomic.Int64              // bytes; see flight
 }
 
-func newConn(c net.Conn, open *atomic.Int64, private bool) *conn {
+func newConn(c net.Conn, open *atomic.Int64) *conn {
 	open.Add(1)
-	out := &conn{Conn: c, open: open, private: private}
-	out.lookAway.Store(private)
+	out := &conn{Conn: c, open: open}
 	if sc, ok := c.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			out.peek = peeker(raw)
@@ -41,27 +37,12 @@ func newConn(c net.Conn, open *atomic.Int64, private bool) *conn {
 	return out
 }
 
-// handshaken ends the time in which a write is part of the TLS handshake.
-func (c *conn) handshaken(protocol string) {
-	c.wrote.Store(false)
-	c.answered.Store(false)
-	c.lookAway.Store(protocol == "h2")
-}
-
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.answered.Store(true)
-	}
-	return n, err
-}
-
-// Write looks before the first write after an answer, except on a fresh connection.
-// In TLS the end of a connection is announced by an alert, which cannot be told
-// from data: anything that waits there, between two requests, is taken for it.
+// Write looks before the first write of a request. Whatever waits there between two
+// requests is the end of the connection: a FIN, a 408, or in TLS the alert that
+// announces it, which cannot be told from data.
 func (c *conn) Write(b []byte) (int, error) {
-	if c.wrote.Swap(true) && c.answered.Swap(false) && !c.lookAway.Load() && c.peek != nil {
-		if n, err := c.peek(); err != nil || n > 0 && c.private {
+	if c.starting.Load() && c.starting.Swap(false) && c.peek != nil {
+		if n, err := c.peek(); n > 0 || err != nil {
 			if err == nil {
 				err = io.EOF
 			}

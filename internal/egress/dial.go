@@ -67,14 +67,14 @@ func (e *Egress) check(ctx context.Context, addr string) (target, error) {
 
 // dial makes the TCP connection for a URL, directly or through the proxy.
 func (e *Egress) dial(ctx context.Context, _, addr string) (net.Conn, error) {
-	c, err := e.connect(ctx, addr, false)
+	c, err := e.connect(ctx, addr)
 	if err != nil {
 		return nil, err // never a nil *conn in a net.Conn
 	}
 	return c, nil
 }
 
-func (e *Egress) connect(ctx context.Context, addr string, private bool) (*conn, error) {
+func (e *Egress) connect(ctx context.Context, addr string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
 	defer cancel()
 	t, err := e.check(ctx, addr)
@@ -91,7 +91,7 @@ func (e *Egress) connect(ctx context.Context, addr string, private bool) (*conn,
 		e.dns.forget(t.host)
 		return nil, err
 	}
-	return newConn(c, &e.open, private), nil
+	return newConn(c, &e.open), nil
 }
 
 // race connects to the addresses of a target, families in turn, each a stagger

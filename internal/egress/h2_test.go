@@ -124,6 +124,13 @@ func TestHTTP2PostsAreNotRepeatedUnlessTheServerSaysItDidNotProcessThem(t *testi
 			_ = fr.WriteGoAway(stream, http2.ErrCodeNo, nil)
 			conn.Close()
 		}, 0, schemas.ClassReset, 1},
+		"GOAWAY that leaves the request out, then an answer": {func(fr *http2.Framer, conn net.Conn, stream uint32, nth int32) {
+			if nth == 1 {
+				_ = fr.WriteGoAway(0, http2.ErrCodeNo, nil)
+				return
+			}
+			ok200(fr, stream)
+		}, 200, "", 2},
 		"connection closed": {func(_ *http2.Framer, conn net.Conn, _ uint32, _ int32) { conn.Close() }, 0, schemas.ClassReset, 1},
 		"frame that is none": {func(_ *http2.Framer, conn net.Conn, _ uint32, _ int32) {
 			_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\n\r\nthis is not a frame at all, and long enough"))

@@ -29,7 +29,12 @@ func mustNew(t testing.TB, cfg Config) *Egress {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.CloseIdle)
+	t.Cleanup(func() {
+		// A connection is idle a moment after its answer was read, not at once.
+		for end := time.Now().Add(5 * time.Second); e.Open() > 0 && time.Now().Before(end); <-time.After(time.Millisecond) {
+			e.CloseIdle()
+		}
+	})
 	return e
 }
 

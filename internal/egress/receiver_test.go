@@ -166,6 +166,37 @@ func TestAnIdleConnectionThatWasClosedCostsNoAttempt(t *testing.T) {
 	}
 }
 
+func TestAnEarlyAnswerInPiecesIsRead(t *testing.T) {
+	s := script(t, func(s *scripted, c *net.TCPConn, r *bufio.Reader) {
+		for s.conns.Load() == 1 && s.read(r) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			// The second request is answered while its body is being sent.
+			_, _ = r.Peek(10)
+			_, _ = io.WriteString(c, "HTTP/1.1 413 Too Large\r\n")
+			_, _ = r.Discard(100 << 10)
+			_, _ = io.WriteString(c, "Content-Length: 3\r\n\r\nabc")
+			_, _ = io.Copy(io.Discard, r)
+			return
+		}
+	})
+	e := mustNew(t, local())
+	if status, err := post(t, e, s.url, 5*time.Second); status != 200 {
+		t.Fatal(status, err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(strings.Repeat("x", 2<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := e.RoundTripper().RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 413 {
+		t.Error(resp.StatusCode)
+	}
+}
+
 func TestAKeptConnectionThatEndsAfterTheRequestIsResetAndNotRepeated(t *testing.T) {
 	s := script(t, func(s *scripted, c *net.TCPConn, r *bufio.Reader) {
 		if s.read(r) {

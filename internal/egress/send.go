@@ -37,6 +37,7 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 	}
 	if c, ok := inner.(*conn); ok {
 		f.conn, f.before, f.reused = c, c.written.Load(), info.Reused
+		c.starting.Store(info.Reused)
 	}
 }
 

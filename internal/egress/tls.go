@@ -25,7 +25,7 @@ func tlsConfig(c Config, protos ...string) *tls.Config {
 // dialTLS makes the connection for an https URL. The handshake is made here and
 // not by net/http, because what fails in it has no type there.
 func (e *Egress) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) {
-	raw, err := e.connect(ctx, addr, true)
+	raw, err := e.connect(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,6 @@ func (e *Egress) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	raw.handshaken(c.ConnectionState().NegotiatedProtocol)
 	return c, nil
 }
 
