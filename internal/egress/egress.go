@@ -24,8 +24,6 @@ type Egress struct {
 
 	transport *http.Transport
 	open      atomic.Int64
-	// h2Aborts counts HTTP/2 streams that peers reset with PROTOCOL_ERROR.
-	h2Aborts atomic.Int64
 }
 
 // keepAlive is the time between TCP probes of a silent connection.

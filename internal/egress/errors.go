@@ -72,14 +72,6 @@ type ProtocolError struct{ Why string }
 
 func (e *ProtocolError) Error() string { return "protocol: " + e.Why }
 
-// resendError ends net/http's own repeat of a request that the server may have
-// processed.
-type resendError struct{}
-
-func (resendError) Error() string {
-	return "HTTP/2 stream reset by the server after the request was sent; not sent again"
-}
-
 // TransportError marks an error of net/http's transport that has no type of its own.
 type TransportError struct{ Err error }
 

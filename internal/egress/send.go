@@ -2,7 +2,6 @@ package egress
 
 import (
 	"crypto/tls"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 )
@@ -52,9 +51,6 @@ func (e *Egress) send(req *http.Request) (*http.Response, error) {
 	f := &flight{}
 	f.trace.GotConn = f.gotConn
 	own := req.WithContext(httptrace.WithClientTrace(req.Context(), &f.trace))
-	if req.URL.Scheme == "https" && req.GetBody != nil {
-		own.GetBody = e.noResend(req.GetBody)
-	}
 	for try := 0; ; try++ {
 		resp, err := e.transport.RoundTrip(own)
 		if err == nil || try == maxRedials || req.GetBody == nil || req.Context().Err() != nil || !f.untouched() {
@@ -67,22 +63,5 @@ func (e *Egress) send(req *http.Request) (*http.Response, error) {
 		again := *own
 		again.Body = body
 		own = &again
-	}
-}
-
-// noResend keeps net/http from sending a POST again that was processed. Over HTTP/2
-// it repeats a request after GOAWAY and REFUSED_STREAM, which say that it was not
-// processed, but also after a peer's PROTOCOL_ERROR, which does not; it asks for
-// the body again each time. Which of them it was is not told, so a repeat is
-// refused whenever a peer sent PROTOCOL_ERROR since this request began: at worst a
-// repeat that would have been safe becomes an attempt of class protocol. (A request
-// without a body is not asked for, and so cannot be held back.)
-func (e *Egress) noResend(get func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
-	before := e.h2Aborts.Load()
-	return func() (io.ReadCloser, error) {
-		if e.h2Aborts.Load() != before {
-			return nil, resendError{}
-		}
-		return get()
 	}
 }
