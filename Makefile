@@ -65,7 +65,8 @@ generate: ## write what is made from the code: docs/configuration.md, golden hel
 examples: ## build the example programs
 	@set -euo pipefail; tmp="$$(mktemp -d)"; trap 'rm -rf "$$tmp"' EXIT; root="$$PWD"; \
 	for mod in $$(find examples -name go.mod 2>/dev/null); do dir="$$(dirname "$$mod")"; \
-		rm -f "$$tmp"/go.work*; (cd "$$tmp" && $(GO) work init "$$root" "$$root/$$dir"); \
+		rm -f "$$tmp"/go.work*; (cd "$$tmp" && $(GO) work init "$$root" "$$root/$$dir" && \
+			$(GO) work edit -replace "github.com/milena-project/milena@v0.0.0=$$root"); \
 		echo "build $$dir"; (cd "$$dir" && GOWORK="$$tmp/go.work" $(GO) vet ./...); done
 
 check: lint test examples ## what must hold before a change lands; stale generated files fail their tests

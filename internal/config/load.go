@@ -3,9 +3,11 @@ package config
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +33,9 @@ type Options struct {
 	// their source. `milena dev` fixes the brokers to the one it embeds.
 	Fixed   map[string]string
 	FixedBy string
+	// FixedOnly leaves out files and the environment; a name in Fixed that is no
+	// setting is then a problem like any other.
+	FixedOnly bool
 
 	// NeedBrokers makes it an error that no brokers are given.
 	NeedBrokers bool
@@ -98,12 +103,29 @@ func collect(o Options) (layers [][]given, problems []Problem) {
 			fixed = append(fixed, given{key: &Keys[i], text: text, source: o.FixedBy})
 		}
 	}
+	if o.FixedOnly {
+		return [][]given{defaults, fixed}, unknownFixed(o)
+	}
 	var file []given
 	if name := fileName(o); name != "" {
 		file, problems = fromFile(name)
 	}
 	env, more := fromEnviron(o.Environ)
 	return [][]given{defaults, file, env, fromFlags(o.Flags), fixed}, append(problems, more...)
+}
+
+// unknownFixed finds names in Fixed that are no settings.
+func unknownFixed(o Options) (problems []Problem) {
+	for _, name := range slices.Sorted(maps.Keys(o.Fixed)) {
+		if Lookup(name) == nil {
+			want := "no such setting; docs/configuration.md lists them"
+			if near := Suggest(name); near != "" {
+				want = "no such setting; did you mean " + near + "?"
+			}
+			problems = append(problems, Problem{Key: name, Source: o.FixedBy, Want: want})
+		}
+	}
+	return problems
 }
 
 // fileName is the YAML file to read; empty: none.
