@@ -32,8 +32,9 @@ type Protocol string
 const (
 	// ProtocolClassic is the default: JoinGroup with the cooperative-sticky balancer.
 	ProtocolClassic Protocol = "classic"
-	// ProtocolConsumer is KIP-848, for Kafka 4.3 and later. SessionTimeout must then
-	// be the broker's group.consumer.session.timeout.ms (45 s by default).
+	// ProtocolConsumer is KIP-848, for Kafka 4.3 and later. The session timeout is the
+	// broker's (consumer.session.timeout.ms of the group); where it does not tell,
+	// SessionTimeout is taken for it.
 	ProtocolConsumer Protocol = "consumer"
 )
 

@@ -36,7 +36,7 @@ const (
 // callback within milliseconds, and the hook does not see what an answer says.
 type lease struct {
 	born    time.Time
-	lasts   time.Duration // ⅔ of the session timeout
+	lasts   atomic.Int64 // ⅔ of the session timeout, in nanoseconds
 	log     *slog.Logger
 	renewed atomic.Int64 // nanoseconds after born; 0: never
 	heard   atomic.Int64 // the same, of any answered request
@@ -47,8 +47,13 @@ type lease struct {
 var _ kgo.HookBrokerE2E = (*lease)(nil)
 
 func newLease(sessionTimeout time.Duration, log *slog.Logger) *lease {
-	return &lease{born: time.Now(), lasts: sessionTimeout * 2 / 3, log: log}
+	l := &lease{born: time.Now(), log: log}
+	l.setSession(sessionTimeout)
+	return l
 }
+
+// setSession says how long the group waits for a heartbeat.
+func (l *lease) setSession(timeout time.Duration) { l.lasts.Store(int64(timeout * 2 / 3)) }
 
 // OnBrokerE2E implements kgo.HookBrokerE2E.
 func (l *lease) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
@@ -66,7 +71,7 @@ func (l *lease) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) 
 // fresh reports whether the last answered heartbeat is young enough for a new POST.
 func (l *lease) fresh() bool {
 	at := l.renewed.Load()
-	return at != 0 && time.Since(l.born)-time.Duration(at) < l.lasts
+	return at != 0 && int64(time.Since(l.born))-at < l.lasts.Load()
 }
 
 // silence is how long ago the last request was written that a broker answered; the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -468,4 +469,18 @@ func TestAShutdownWithoutABrokerEnds(t *testing.T) {
 	if n := len(m.loop.own.current); n != 0 {
 		t.Errorf("%d assignments are left", n)
 	}
+}
+
+func TestWithKIP848TheLeaseLastsAsLongAsTheBrokerSays(t *testing.T) {
+	w := newWorld(t, 1, testkit.WithKfake(kfake.BrokerConfigs(map[string]string{
+		"group.consumer.session.timeout.ms": "30000", "log.retention.ms": "-1",
+	})))
+	m := w.join(func(c *Config, _ *member) { c.GroupProtocol = ProtocolConsumer })
+	testkit.Eventually(t, patience, func() string {
+		if got := time.Duration(m.loop.lease.lasts.Load()); got != 20*time.Second {
+			return fmt.Sprintf("the lease lasts %s, want two thirds of 30 s", got)
+		}
+		return ""
+	})
+	m.leave()
 }

@@ -116,7 +116,7 @@ func (o *ownership) adjust(ctx context.Context, offsets map[string]map[int32]kgo
 	for topic, ps := range offsets {
 		for n, given := range ps {
 			p := Partition{topic, n}
-			at, ok := o.position(ctx, p, logs[p])
+			at, ok := o.position(ctx, p, o.commitOf(p, given), logs[p])
 			switch {
 			case !ok:
 				delete(ps, n)
@@ -129,20 +129,45 @@ func (o *ownership) adjust(ctx context.Context, offsets map[string]map[int32]kgo
 	return offsets, nil
 }
 
-// position decides for one partition and tells its ledger.
-func (o *ownership) position(ctx context.Context, p Partition, log logState) (at int64, ok bool) {
+// commitOf joins what kgo made of the answer with the metadata that it does not show.
+// kgo's word counts: taking a commit for none would begin, and commit, too early.
+func (o *ownership) commitOf(p Partition, given kgo.Offset) fetchedCommit {
 	o.mu.Lock()
-	a, commit := o.current[p], fetchedCommit{offset: -1}
-	if c, found := o.fetched[p]; found {
-		commit = c
+	defer o.mu.Unlock()
+	at := given.EpochOffset().Offset
+	if at < 0 {
+		return fetchedCommit{offset: -1}
 	}
+	if c, ok := o.fetched[p]; ok && c.offset == at {
+		return c
+	}
+	return fetchedCommit{offset: at}
+}
+
+// madeAgain reports whether the topic is another one than the commit's. seen says that
+// this process has read another topic of that name; the commit may be of the new one
+// all the same, where another member was quicker, and then its metadata says so.
+func madeAgain(foreign Foreign, seen bool) bool {
+	switch foreign {
+	case ForeignTopic:
+		return true
+	case ForeignNone, ForeignWatermark: // of this topic
+		return false
+	}
+	return seen
+}
+
+// position decides for one partition and tells its ledger.
+func (o *ownership) position(ctx context.Context, p Partition, commit fetchedCommit, log logState) (at int64, ok bool) {
+	o.mu.Lock()
+	a := o.current[p]
 	o.mu.Unlock()
 	if a == nil {
 		return 0, false // taken away while we asked
 	}
 	settled, foreign := decodeMetadata(commit.metadata, log.topicID, commit.offset)
 	seen := a.led.knowsOther(log.topicID)
-	again := seen || foreign == ForeignTopic
+	again := madeAgain(foreign, seen)
 	at, why, records := decide(commit.offset, log, again, seen, o.cfg.InitialOffset)
 	l := o.log.With("topic", p.Topic, "partition", p.Partition)
 	if why != "" {

@@ -253,3 +253,23 @@ func TestACommitOfAnEarlierTopicIsNotTakenForThisOne(t *testing.T) {
 	m.leave()
 	w.check()
 }
+
+func TestACommitOfTheNewTopicByAQuickerMemberCounts(t *testing.T) {
+	for _, c := range []struct {
+		foreign     Foreign
+		seen, again bool
+	}{
+		{ForeignNone, true, false},
+		{ForeignWatermark, true, false},
+		{ForeignTopic, false, true},
+		{ForeignTopic, true, true},
+		{ForeignEmpty, true, true}, // no commit at all, as a rule: Kafka deletes them with the topic
+		{ForeignEmpty, false, false},
+		{ForeignMember, false, false},
+		{ForeignUnknown, true, true},
+	} {
+		if got := madeAgain(c.foreign, c.seen); got != c.again {
+			t.Errorf("%q, seen %v: %v", c.foreign, c.seen, got)
+		}
+	}
+}

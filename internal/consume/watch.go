@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -42,6 +44,7 @@ type watch struct {
 	again   error  // why the client must be replaced
 	gone    string // the topic that was made again, where that is why
 	said    time.Time
+	session bool // the broker has told its session timeout, or does not
 }
 
 var errNoAnswer = errors.New("no answer")
@@ -173,6 +176,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 	ask, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
+	w.askSession(ask, cl)
 	details, err := kadm.NewClient(cl).ListTopics(ask, topics...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,6 +209,44 @@ func (w *watch) look(ctx context.Context) {
 		w.again = fmt.Errorf("%w: %s/%d has no offset: %w", errAgain, p.Topic, p.Partition, w.fetch[p].err)
 		w.own.wake()
 	}
+}
+
+// askSession asks for the session timeout, which is the brokers' own with KIP-848: the
+// group's where it is set, else the cluster's. Only run's goroutine calls it.
+func (w *watch) askSession(ctx context.Context, cl *kgo.Client) {
+	if w.cfg.GroupProtocol != ProtocolConsumer || w.session {
+		return
+	}
+	for _, ask := range []struct {
+		of         kmsg.ConfigResourceType
+		name, from string
+	}{
+		{kmsg.ConfigResourceTypeGroupConfig, "consumer.session.timeout.ms", w.cfg.Group},
+		{kmsg.ConfigResourceTypeBroker, "group.consumer.session.timeout.ms", ""},
+	} {
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		res := kmsg.NewDescribeConfigsRequestResource()
+		res.ResourceType, res.ResourceName, res.ConfigNames = ask.of, ask.from, []string{ask.name}
+		req.Resources = append(req.Resources, res)
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return // asked again at the next look
+		}
+		for _, r := range resp.Resources {
+			for _, c := range r.Configs {
+				if c.Name != ask.name || c.Value == nil {
+					continue
+				}
+				if ms, err := strconv.Atoi(*c.Value); err == nil && ms > 0 {
+					w.session = true
+					w.own.lease.setSession(time.Duration(ms) * time.Millisecond)
+					return
+				}
+			}
+		}
+	}
+	w.session = true
+	w.cfg.Logger.Warn("no broker tells its session timeout; taking the configured one for it", "session_timeout", w.cfg.SessionTimeout)
 }
 
 func (w *watch) reads(topic string) bool {
