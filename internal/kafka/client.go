@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strconv"
@@ -103,6 +104,7 @@ func (c Config) Opts() ([]kgo.Opt, error) {
 		// telling us, is seen within a minute even if nothing fails.
 		kgo.MetadataMaxAge(time.Minute),
 		kgo.MetadataMinAge(250 * time.Millisecond),
+		kgo.RetryBackoffFn(backoff),
 	}
 	if mechanism != nil {
 		opts = append(opts, kgo.SASL(mechanism))
@@ -111,6 +113,14 @@ func (c Config) Opts() ([]kgo.Opt, error) {
 		opts = append(opts, kgo.WithHooks(c.Hooks...))
 	}
 	return opts, nil
+}
+
+// backoff is the pause before a request is tried again: 100 ms, doubled up to a
+// second, ± 20 %. kgo's own goes up to five seconds, and a broker that is back
+// would be met so much later.
+func backoff(fails int) time.Duration {
+	d := min(100*time.Millisecond<<min(max(fails-1, 0), 4), time.Second)
+	return d*4/5 + rand.N(d*2/5)
 }
 
 // NewClient makes a client with Opts and more of the caller's, which win. Nothing

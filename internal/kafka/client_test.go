@@ -262,6 +262,14 @@ func FuzzBrokersAreAddressesOrAMistake(f *testing.F) {
 	})
 }
 
+func TestABrokerThatIsBackIsMetWithinSeconds(t *testing.T) {
+	for fails := range 100 {
+		if d := backoff(fails); d < 80*time.Millisecond || d > 1200*time.Millisecond {
+			t.Errorf("%v after %d failures", d, fails)
+		}
+	}
+}
+
 func TestClientIDBeginsWithThePrefix(t *testing.T) {
 	if c := (Config{}).WithDefaults(); c.ClientID != "webhooks" || c.Names.Prefix != "webhooks." {
 		t.Errorf("%+v", c)

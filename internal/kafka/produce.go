@@ -58,9 +58,9 @@ type Written struct {
 // what was refused is sent again in its order, but what reaches the client between
 // a refusal and our learning of it goes first. Offsets tell the truth.
 //
-// Repeats: a record is written twice only if the client lost track of what became
-// of it and its producer id had to be made anew (a recreated topic, Close and a
-// new writer).
+// Repeats: a record is written twice only if its first answer was lost and then
+// something else ended the client's own retries: a refusal outright, a producer id
+// that had to be made anew, Close and a new writer.
 type Writer struct {
 	cfg    Config
 	opts   writerOptions
