@@ -70,10 +70,12 @@ func New(cfg Config) (*Egress, error) {
 }
 
 // RoundTripper sends one request and never follows a redirect. The caller sets a
-// deadline, GetBody (without it a keep-alive connection that was closed while idle
-// costs an attempt), and no Idempotency-Key header (which is refused: with it
-// net/http sends a POST again after bytes were written); a Got1xxResponse hook of the caller's must bound
-// the number of answers, else MaxHeaderBytes does. Errors are for Classify.
+// deadline, and GetBody where there is a body (without it a keep-alive connection
+// that was closed while idle costs an attempt). A body that is a bytes.Reader in
+// io.NopCloser leaves in one write with the headers; others in two. An
+// Idempotency-Key header is refused: with it net/http sends a POST again after
+// bytes were written. A Got1xxResponse hook of the caller's must bound the number
+// of answers, else MaxHeaderBytes does. Errors are for Classify.
 func (e *Egress) RoundTripper() http.RoundTripper { return (*roundTripper)(e) }
 
 type roundTripper Egress

@@ -41,9 +41,13 @@ func mustNew(t testing.TB, cfg Config) *Egress {
 // post sends one POST and reads the answer; status is 0 when there was an error.
 func post(t testing.TB, e *Egress, url string, timeout time.Duration) (status int, err error) {
 	t.Helper()
+	return postBody(t, e, url, `{"a":1}`, timeout)
+}
+
+func postBody(t testing.TB, e *Egress, url, body string, timeout time.Duration) (status int, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	body := `{"a":1}`
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body)) // sets GetBody
 	if err != nil {
 		t.Fatal(err)

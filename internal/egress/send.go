@@ -53,15 +53,20 @@ func (e *Egress) send(req *http.Request) (*http.Response, error) {
 	own := req.WithContext(httptrace.WithClientTrace(req.Context(), &f.trace))
 	for try := 0; ; try++ {
 		resp, err := e.transport.RoundTrip(own)
-		if err == nil || try == maxRedials || req.GetBody == nil || req.Context().Err() != nil || !f.untouched() {
+		if err == nil || try == maxRedials || req.Context().Err() != nil || !f.untouched() {
 			return resp, err
 		}
-		body, berr := req.GetBody()
-		if berr != nil {
-			return nil, err
-		}
 		again := *own
-		again.Body = body
+		if req.Body != nil && req.Body != http.NoBody {
+			if req.GetBody == nil {
+				return nil, err
+			}
+			body, berr := req.GetBody()
+			if berr != nil {
+				return nil, err
+			}
+			again.Body = body
+		}
 		own = &again
 	}
 }
