@@ -1,3 +1,5 @@
+//go:build !kafka
+
 package retrytopics
 
 import (
@@ -6,4 +8,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if runChild() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}

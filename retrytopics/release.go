@@ -138,7 +138,7 @@ func (r *Releaser) releaseDue(ctx context.Context) {
 }
 
 func (r *Releaser) moveHeld(ctx context.Context, it held) {
-	if it.span.isClosed() || !r.inFlight.acquire(ctx, it.size) {
+	if it.span.isClosed() || !r.inFlight.acquire(ctx, it.inFlight()) {
 		it.span.giveUp(it.offset)
 		return
 	}
@@ -178,5 +178,5 @@ func (r *Releaser) settle(it held, err error) {
 	} else {
 		it.span.giveUp(it.offset)
 	}
-	r.inFlight.release(it.size)
+	r.inFlight.release(it.inFlight())
 }

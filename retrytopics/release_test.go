@@ -78,10 +78,11 @@ func parked(offset int64, tier, notBefore time.Duration) schemas.Record {
 		Key: []byte(d.EndpointID), Value: d.Payload, Headers: d.Headers()}
 }
 
-// take hands records over as the loop would; the returned channel closes when Take returns.
-func (g *rig) take(tier time.Duration, recs ...schemas.Record) (s *span, a *answers, cancel func(), returned chan struct{}) {
-	a = &answers{}
-	s = g.r.start(a, names.Retry(tier))
+// take hands records over as the loop would. The function ends the assignment, the
+// channel closes when Take has returned.
+func (g *rig) take(tier time.Duration, recs ...schemas.Record) (*span, *answers, func(), chan struct{}) {
+	a := &answers{}
+	s := g.r.start(a, names.Retry(tier))
 	ctx, cancel := context.WithCancel(context.Background())
 	end := make(chan struct{})
 	go func() { defer close(end); s.Take(ctx, recs) }()
@@ -228,7 +229,7 @@ func TestMemoryIsBoundedAndWhatIsDuePassesIt(t *testing.T) {
 
 func TestWritesInFlightAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newRig(t, func(c *ReleaserConfig) { c.InFlightBytes = 5 << 10 })
+		g := newRig(t, func(c *ReleaserConfig) { c.InFlightBytes = 16 << 10 })
 		defer g.stop()
 		g.w.hold = true
 		var recs []schemas.Record

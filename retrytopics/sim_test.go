@@ -183,7 +183,7 @@ func trouble(t *testing.T, seed uint64) {
 	}
 	config := func(c *ReleaserConfig) {
 		if seed%3 == 0 { // almost no memory: three deliveries and two writes
-			c.NearBytes, c.InFlightBytes = 4<<10, 3<<10
+			c.NearBytes, c.InFlightBytes = 4<<10, 8<<10
 		}
 	}
 	procs := make([]*process, 1+rng.IntN(3))

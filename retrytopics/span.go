@@ -101,7 +101,7 @@ func (s *span) one(ctx context.Context, rec *schemas.Record, read time.Time) boo
 // move writes what is due, or still far away, as soon as the bound on writes in
 // flight lets it.
 func (s *span) move(ctx context.Context, it held) bool {
-	if !s.r.inFlight.acquire(ctx, it.size) {
+	if !s.r.inFlight.acquire(ctx, it.inFlight()) {
 		return false
 	}
 	s.begin()
@@ -112,7 +112,7 @@ func (s *span) move(ctx context.Context, it held) bool {
 // bury hands an unreadable record over: it cannot go back as it is, for what stands
 // on deliveries would be read as new.
 func (s *span) bury(ctx context.Context, it held) bool {
-	if !s.r.inFlight.acquire(ctx, it.size) {
+	if !s.r.inFlight.acquire(ctx, it.inFlight()) {
 		return false
 	}
 	s.begin()
@@ -201,6 +201,13 @@ func (s *span) measureSkew(recs []schemas.Record) {
 // heldOverhead is what an item costs beside its bytes: the structs, the heap's slot
 // and the allocator's rounding, measured as about 900 bytes.
 const heldOverhead = 1 << 10
+
+// writeOverhead comes on top while a delivery is being written: its headers twice,
+// once as they are and once as the client holds them.
+const writeOverhead = 2 << 10
+
+// inFlight is what counts against the bound of writes in flight.
+func (it *held) inFlight() int64 { return it.size + writeOverhead }
 
 func sizeOf(d *schemas.Delivery) int64 {
 	e := &d.Event
