@@ -100,7 +100,7 @@ func (p *Partition) duplicate(it *item) {
 	if p.d.Hooks.Duplicate != nil {
 		p.d.Hooks.Duplicate()
 	}
-	a := p.d.record(it, nil, verdict{outcome: schemas.OutcomeDuplicate})
+	a := p.d.record(it, nil, verdict{outcome: schemas.OutcomeDuplicate}, time.Time{})
 	p.d.AttemptLog.LogAttempt(a, it.settlement(1).acked)
 }
 

@@ -51,7 +51,7 @@ func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Noti
 		d.Notifier.Notify(notice, func() { d.lanes.noticed(l, notice.Kind) })
 	}
 	if v.outcome == schemas.OutcomeDelivered {
-		d.AttemptLog.LogAttempt(d.record(it, r, v), it.settlement(1).acked)
+		d.AttemptLog.LogAttempt(d.record(it, r, v, time.Time{}), it.settlement(1).acked)
 		return
 	}
 	del := &it.d
@@ -71,8 +71,7 @@ func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Noti
 		return
 	}
 	done := it.settlement(2)
-	a := d.record(it, r, v)
-	a.NextTry = due
+	a := d.record(it, r, v, due)
 	del.NotBefore, del.Released = due, time.Time{}
 	d.Parker.Park(del, done.acked)
 	d.AttemptLog.LogAttempt(a, done.acked)
@@ -82,22 +81,22 @@ func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Noti
 // no attempt was made.
 func (d *Dispatcher) bury(it *item, reason schemas.Reason, r *result) {
 	done := it.settlement(2)
-	a := d.record(it, r, verdict{outcome: schemas.OutcomeDead, reason: reason})
+	a := d.record(it, r, verdict{outcome: schemas.OutcomeDead, reason: reason}, time.Time{})
 	letter := schemas.NewLetter(it.d, reason, time.Now())
 	d.DeadLetters.Bury(&letter, done.acked)
 	d.AttemptLog.LogAttempt(a, done.acked)
 }
 
 // record is the delivery log's entry. it.d.Attempt counts this attempt already
-// where it failed.
-func (d *Dispatcher) record(it *item, r *result, v verdict) *schemas.Attempt {
+// where it failed; next is its next try, zero where there is none.
+func (d *Dispatcher) record(it *item, r *result, v verdict, next time.Time) *schemas.Attempt {
 	del := &it.d
 	a := &schemas.Attempt{
 		DeliveryID: del.ID(), MessageID: del.MessageID(), EndpointID: del.EndpointID, Tenant: del.Event.Tenant,
 		EventID: del.Event.ID, Source: del.Event.Source, Type: del.Event.Type, Subject: del.Event.Subject,
 		Outcome: v.outcome, Reason: v.reason, Number: del.Attempt, Generation: del.Generation,
 		Run: del.Run, ResendOf: del.ResendOf, Origin: del.Origin.String(),
-		NotBefore: del.NotBefore, Bytes: len(del.Payload), Started: time.Now(), Error: del.Error,
+		NotBefore: del.NotBefore, NextTry: next, Bytes: len(del.Payload), Started: time.Now(), Error: del.Error,
 	}
 	if r != nil {
 		a.URL = it.ep.LogURL

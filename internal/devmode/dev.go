@@ -173,8 +173,8 @@ func (d *dev) applyTopics(ctx context.Context) error {
 }
 
 // run starts Milena and the feed, and winds up in the opposite order.
-func (d *dev) run(ctx context.Context, began time.Time) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (d *dev) run(asked context.Context, began time.Time) error {
+	ctx, cancel := context.WithCancelCause(asked)
 	defer cancel(nil)
 	system, err := d.cfg.Start(d.loaded, d.logger(), d.attempted)
 	if err != nil {
@@ -205,7 +205,7 @@ func (d *dev) run(ctx context.Context, began time.Time) error {
 	group.Wait()
 	d.show.end(d.receiver.Count)
 	switch {
-	case cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, errReached):
+	case asked.Err() == nil && !errors.Is(cause, errReached):
 		return cause
 	case d.cfg.Exit && !d.goal.reached(d.receiver):
 		return fmt.Errorf("%w: %s", ErrNotAll, d.goal)

@@ -77,13 +77,20 @@ func (t *tally) status(now time.Time, events int, g Gauges) string {
 // summary is what happened, in whole sentences.
 func (t *tally) summary(events, deliveries int, r Received, g Gauges) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s sent, %s for endpoints: %d delivered, %d waiting for their next try, %d held, %d dead.\n",
-		count(events, "event"), count(deliveries, "delivery"), t.delivered, len(t.waiting), g.Held, t.dead)
+	fmt.Fprintf(&b, "%s sent, %s for endpoints: %d delivered, %d waiting for their next try, %d dead",
+		count(events, "event"), count(deliveries, "delivery"), t.delivered, len(t.waiting), t.dead)
+	if rest := deliveries - t.delivered - len(t.waiting) - t.dead; rest > 0 {
+		fmt.Fprintf(&b, ", %d without an attempt yet", rest)
+	}
+	if g.Held > 0 {
+		fmt.Fprintf(&b, " (%d held until their endpoint is well)", g.Held)
+	}
+	b.WriteString(".\n")
 	if r.Requests > 0 {
 		fmt.Fprintf(&b, "The echo receiver got %s and verified every signature: %d were right, %d wrong.\n", count(r.Requests, "request"), r.Verified, r.Bad)
 	}
 	if t.failed > 0 {
-		fmt.Fprintf(&b, "%s failed and was or will be tried again: milena attempts --failed\n", count(t.failed, "attempt"))
+		fmt.Fprintf(&b, "%s failed and had or will have another: milena attempts --failed\n", count(t.failed, "attempt"))
 	}
 	for _, reason := range schemas.Reasons {
 		if n := t.reasons[reason]; n > 0 {
