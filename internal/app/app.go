@@ -100,6 +100,9 @@ func New(cfg config.Config, opts Options) (*App, error) {
 		return nil, err
 	}
 	if err := a.addRoles(); err != nil {
+		if a.reader != nil {
+			a.reader.Close()
+		}
 		_ = a.writer.Close(context.Background()) //nolint:forbidigo // nothing is buffered
 		return nil, err
 	}
@@ -186,6 +189,9 @@ func (a *App) Run(ctx context.Context) error {
 		return err
 	}
 	defer stopServing()
+	if a.reader != nil {
+		defer a.reader.Close() // last: lanes read what is held until they have ended
+	}
 
 	// The registry and the writer outlive the roles: a shutdown still needs both.
 	support, endSupport := context.WithCancel(context.WithoutCancel(ctx))
