@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,16 +39,20 @@ type sender struct {
 // when the answer is in, the endpoint's deadline has passed or ctx has ended.
 func (s *sender) post(ctx context.Context, d *schemas.Delivery, ep *Endpoint) result {
 	r := result{started: time.Now()}
-	body := &payload{bytes: d.Payload, first: new(atomic.Int64)}
-	req, err := s.request(d, ep, r.started, body)
+	req, err := s.request(d, ep, r.started)
 	if err != nil {
 		r.class, r.text = schemas.ClassInternal, err.Error()
 		return r
 	}
+	var firstByte atomic.Int64 // unix ns
 	ctx, cancel := context.WithTimeout(ctx, ep.timeout())
 	defer cancel()
-	resp, err := s.transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // readBody closes it
-	r.firstByte = body.firstRead()
+	resp, err := s.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { firstByte.CompareAndSwap(0, time.Now().UnixNano()) },
+	})))
+	if ns := firstByte.Load(); ns != 0 {
+		r.firstByte = time.Unix(0, ns)
+	}
 	if err != nil {
 		r.duration = time.Since(r.started)
 		r.class, r.text = s.classifyError(ctx, err)
@@ -142,33 +147,4 @@ func printable(s string) string {
 		return r
 	}
 	return strings.Map(clean, strings.ToValidUTF8(s, "\ufffd"))
-}
-
-// payload is a request body that knows when its first byte was asked for: the
-// transport reads it after the headers are written on a connection.
-type payload struct {
-	bytes []byte
-	pos   int
-	first *atomic.Int64 // unix ns; 0: not read; shared with the copy for a re-dial
-}
-
-func (p *payload) Read(b []byte) (int, error) {
-	if p.pos == 0 {
-		p.first.CompareAndSwap(0, time.Now().UnixNano())
-	}
-	if p.pos == len(p.bytes) {
-		return 0, io.EOF
-	}
-	n := copy(b, p.bytes[p.pos:])
-	p.pos += n
-	return n, nil
-}
-
-func (p *payload) Close() error { return nil }
-
-func (p *payload) firstRead() time.Time {
-	if ns := p.first.Load(); ns != 0 {
-		return time.Unix(0, ns)
-	}
-	return time.Time{}
 }

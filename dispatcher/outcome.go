@@ -11,7 +11,7 @@ import (
 // result is what came back from one attempt, before anything is made of it.
 type result struct {
 	started    time.Time
-	firstByte  time.Time // zero: nothing was written
+	firstByte  time.Time // when it had a connection, a moment before its first byte left; zero: it never had one
 	duration   time.Duration
 	status     int
 	class      schemas.ErrorClass // empty: an HTTP answer

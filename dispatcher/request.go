@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"strconv"
@@ -18,7 +19,7 @@ import (
 // to be closed before a byte was written; that costs no attempt. Nothing else may
 // make net/http send a POST twice: it does so for an Idempotency-Key header, which
 // registration therefore refuses.
-func (s *sender) request(d *schemas.Delivery, ep *Endpoint, now time.Time, body *payload) (*http.Request, error) {
+func (s *sender) request(d *schemas.Delivery, ep *Endpoint, now time.Time) (*http.Request, error) {
 	h := make(http.Header, 16+len(ep.Header))
 	setHeader(h, "Content-Type", "application/json")
 	setProducers(h, "Content-Type", d.Event.ContentType)
@@ -54,8 +55,9 @@ func (s *sender) request(d *schemas.Delivery, ep *Endpoint, now time.Time, body 
 		req.Body = http.NoBody // with a POST, net/http sends Content-Length: 0 for it
 		return req, nil
 	}
-	req.Body = body
-	req.GetBody = func() (io.ReadCloser, error) { return &payload{bytes: d.Payload, first: body.first}, nil }
+	// A body whose type net/http knows leaves in one write with the headers.
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Payload)), nil }
+	req.Body, _ = req.GetBody()
 	return req, nil
 }
 
