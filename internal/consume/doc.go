@@ -22,8 +22,9 @@
 // lives, also after the partition went and came back.
 //
 // Callers: the dispatcher, the releaser and the router, through internal/app. The
-// files in the order of the data: loop polls, ownership says whose a polled record
-// is, assignment hands it over, tracker and facts remember what became of it,
-// metadata and commit write that down in Kafka; lease says whether a new POST may
-// begin, reset where a partition begins, watch what is wrong with the cluster.
+// files in the order of the data: loop polls; ownership says which partitions are ours
+// and handover whose a polled record is; assignment gives it to the Intake; ledger and
+// facts remember what became of it, by the trackers of internal/offsets; metadata and
+// commit write that down in Kafka. reset says where a partition begins, lease whether a
+// new POST may begin, watch what is wrong with the cluster.
 package consume

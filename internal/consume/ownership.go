@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/milena-project/milena/internal/kafka"
-	"github.com/milena-project/milena/schemas"
 )
 
 // limits bound the memory of one partition.
@@ -159,6 +156,12 @@ func (o *ownership) lost(ps map[string][]int32) {
 		return
 	}
 	o.end(as, true)
+	o.mu.Lock()
+	closing := o.closing
+	o.mu.Unlock()
+	if closing {
+		return // the shutdown drains them, with its own budget: what runs keeps its result
+	}
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it has ended already: nothing is waited for
 	cancel()
 	o.drain(ctx, as, 0)
@@ -242,32 +245,6 @@ func (o *ownership) shutdown(ctx context.Context, budget time.Duration) error {
 	return err
 }
 
-// arm gives positioned assignments what is polled from now on. Only the poll loop
-// calls it, at the beginning of a turn.
-func (o *ownership) arm() {
-	o.mu.Lock()
-	back := make(map[string]map[int32]kgo.EpochOffset)
-	for p, a := range o.current {
-		if !a.positioned || a.armed || a.dying || o.closing {
-			continue
-		}
-		a.armed = true
-		if a.mistaken {
-			if back[p.Topic] == nil {
-				back[p.Topic] = make(map[int32]kgo.EpochOffset)
-			}
-			back[p.Topic][p.Partition] = kgo.EpochOffset{Epoch: -1, Offset: a.base}
-		}
-		o.wg.Go(func() { a.run(o.cfg.Start) })
-	}
-	cl := o.cl
-	o.mu.Unlock()
-	if len(back) > 0 {
-		cl.SetOffsets(back)
-	}
-	o.reconcile()
-}
-
 // loseTopic lets go, without a commit, of what was assigned of a topic that is not
 // the one of that name any more: a commit would be taken for the new one's.
 func (o *ownership) loseTopic(topic string) {
@@ -282,85 +259,12 @@ func (o *ownership) loseTopic(topic string) {
 	o.lost(ps)
 }
 
-// reconcile tells kgo which partitions should be fetched, where that has changed.
-func (o *ownership) reconcile() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var pause, resume map[string][]int32
-	for p, a := range o.current {
-		want := o.closing || !a.armed || a.dying || a.blocked || o.paused[p] || a.led.isBehind(a)
-		if want == o.told[p] {
-			continue
-		}
-		o.told[p] = want
-		to := &resume
-		if want {
-			to = &pause
-		}
-		if *to == nil {
-			*to = make(map[string][]int32)
-		}
-		(*to)[p.Topic] = append((*to)[p.Topic], p.Partition)
-	}
-	if pause != nil {
-		o.cl.PauseFetchPartitions(pause)
-	}
-	if resume != nil {
-		o.cl.ResumeFetchPartitions(resume)
-	}
-}
-
-// accept hands polled records to the assignment that they belong to, and drops
-// those that belong to none. Only the poll loop calls it.
-func (o *ownership) accept(p Partition, topicID [16]byte, polled []*kgo.Record) (recreated bool) {
-	o.mu.Lock()
-	a := o.current[p]
-	switch {
-	case a == nil, a.blocked: // revoked or lost since it was polled; or see truncated
-		o.mu.Unlock()
-		return false
-	case !a.armed:
-		a.mistaken = true
-		o.mu.Unlock()
-		return false
-	case topicID != a.topicID && topicID != [16]byte{} && a.topicID != [16]byte{}:
-		o.mu.Unlock()
-		return true
-	}
-	o.mu.Unlock()
-	recs := make([]schemas.Record, len(polled))
-	for i, r := range polled {
-		recs[i] = kafka.FromKgo(r, a.topicID)
-	}
-	control := func(i int) bool { return polled[i].Attrs.IsControl() }
-	settled, full := a.led.receive(a, recs, control, &o.limits)
-	if h := o.cfg.Hooks.Settled; h != nil && settled > 0 {
-		h(p, settled)
-	}
-	if full {
-		o.reconcile()
-	}
-	return false
-}
-
 func each(ps map[string][]int32, fn func(Partition)) {
 	for topic, list := range ps {
 		for _, p := range list {
 			fn(Partition{topic, p})
 		}
 	}
-}
-
-// pause is for whoever embeds us.
-func (o *ownership) pause(p Partition, on bool) {
-	o.mu.Lock()
-	if on {
-		o.paused[p] = true
-	} else {
-		delete(o.paused, p)
-	}
-	o.mu.Unlock()
-	o.wake()
 }
 
 // refused returns a partition that has been assigned for longer than that and has no

@@ -178,44 +178,79 @@ func TestRecordsOfAnOldAssignmentAreNotTakenForNewOnes(t *testing.T) {
 	w.check()
 }
 
-// Records that are dropped because the assignment was not armed yet come again: had
-// they been its own, kgo's cursor is past them.
+// kgo returns records of an assignment that is not armed yet (a poll that had read the
+// paused partitions too early). They are dropped, and come again: its cursor is past them.
 func TestWhatIsDroppedBeforeAnAssignmentIsArmedComesAgain(t *testing.T) {
-	w := newWorld(t, 3)
-	for p := range int32(3) {
-		w.produce(p, 500)
-	}
-	dropped := 0
+	w := newWorld(t, 1)
+	w.produce(0, 500)
+	p := Partition{testTopic, 0}
+	held := make(chan struct{}, 1)
 	m := w.join(func(c *Config, m *member) {
-		c.FetchMaxPartitionBytes = 1 << 10
-		c.Hooks.Assigned = func(p Partition, _ int64) {
+		c.Hooks.Assigned = func(Partition, int64) {
 			own := m.loop.own
 			own.mu.Lock()
-			a := own.current[p]
-			armed := a.armed
-			a.mistaken = a.mistaken || !armed
-			own.mu.Unlock()
-			if !armed {
-				dropped++
+			defer own.mu.Unlock()
+			if a := own.current[p]; !a.armed {
+				a.positioned = false // not armed as long as the test wants
+				own.cl.ResumeFetchPartitions(map[string][]int32{testTopic: {0}})
+				held <- struct{}{}
 			}
 		}
 	})
-	seen := make(map[Partition]int64)
-	for _, r := range m.await(1500) {
-		p := r.a.Partition()
-		if r.rec.Offset != seen[p] {
-			t.Fatalf("%v: offset %d, want %d", p, r.rec.Offset, seen[p])
+	own := m.loop.own
+	<-held
+	testkit.Eventually(t, patience, func() string {
+		own.mu.Lock()
+		defer own.mu.Unlock()
+		if !own.current[p].mistaken {
+			return "nothing was dropped"
 		}
-		seen[p]++
+		return ""
+	})
+	w.produce(0, 500)
+	own.mu.Lock()
+	own.current[p].positioned = true
+	own.mu.Unlock()
+	m.loop.wake()
+	for i, r := range m.await(1000) {
+		if r.rec.Offset != int64(i) {
+			t.Fatalf("record %d is offset %d", i, r.rec.Offset)
+		}
 		r.a.Done(r.rec.Offset)
 	}
-	for p := range int32(3) {
-		w.awaitCommit(p, 500)
-	}
-	if dropped == 0 {
-		t.Error("none was unarmed when it was positioned")
-	}
+	w.awaitCommit(0, 1000)
 	m.leave()
+	w.check()
+}
+
+// A loss during a shutdown does not cut the drain short: what runs keeps its result.
+func TestALossDuringAShutdownLeavesTheDrainItsBudget(t *testing.T) {
+	w := newWorld(t, 1)
+	w.produce(0, 3)
+	finish, began := make(chan struct{}), make(chan context.Context, 1)
+	m := w.join(func(_ *Config, m *member) {
+		m.onDrain = func(ctx context.Context, a *Assignment) {
+			began <- ctx
+			select {
+			case <-finish:
+			case <-ctx.Done():
+				t.Error("the drain was cut short")
+			}
+			a.Done(0)
+		}
+	})
+	m.await(3)
+	m.cancel()
+	draining := <-began
+	m.loop.own.lost(map[string][]int32{testTopic: {0}})
+	if draining.Err() != nil {
+		t.Error("the drain's context ended with the loss")
+	}
+	close(finish)
+	<-m.ended
+	if got, _ := w.commit(0); got.At > 0 {
+		t.Errorf("committed at %d after the loss", got.At)
+	}
 	w.check()
 }
 
