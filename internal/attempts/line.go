@@ -14,7 +14,7 @@ import (
 type Style struct {
 	Color bool
 	Now   time.Time // times of another day are written with their date
-	Short bool      // without the delivery id
+	Short bool      // without the delivery id and what the answer said
 }
 
 const (
@@ -38,7 +38,7 @@ func (s Style) Line(a *schemas.Attempt) string {
 	if next := s.next(a); next != "" {
 		b.WriteString("  " + s.paint(color, next))
 	}
-	if detail := detail(a); detail != "" {
+	if detail := s.detail(a); detail != "" {
 		b.WriteString("  " + detail)
 	}
 	if !s.Short {
@@ -131,13 +131,13 @@ func reasonText(r schemas.Reason) string {
 }
 
 // detail is the error, or the beginning of the answer's body.
-func detail(a *schemas.Attempt) string {
+func (s Style) detail(a *schemas.Attempt) string {
 	switch {
 	case a.Outcome == schemas.OutcomeDelivered:
 		return ""
 	case a.Error != "":
 		return text(a.Error, 160)
-	case a.ResponseBody != "":
+	case a.ResponseBody != "" && !s.Short:
 		return strconv.Quote(text(strings.TrimSpace(a.ResponseBody), 100))
 	}
 	return ""

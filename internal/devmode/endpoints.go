@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -22,7 +23,8 @@ var schedule = []schemas.Duration{schemas.Duration(2 * time.Second), schemas.Dur
 type endpoint struct {
 	id, url, what string
 	types         []string
-	secret        string // as it was registered
+	maxAge        time.Duration // 0: the default
+	secret        string        // as it was registered
 }
 
 // endpoints are those of this run.
@@ -34,7 +36,9 @@ func (d *dev) endpoints() []endpoint {
 	return []endpoint{
 		{id: Good, url: url(Good), types: []string{"*"}, what: "takes everything"},
 		{id: Flaky, url: url(Flaky), types: []string{"payment.*", "shipment.*"}, what: "answers 500 to 30 %"},
-		{id: Dead, url: url(Dead), types: []string{"pull_request.*"}, what: "answers 503 for the first minute"},
+		// Its breaker opens within seconds, so that no schedule would end in a minute:
+		// what is held dies of its age at the next probe, and can be replayed.
+		{id: Dead, url: url(Dead), types: []string{"pull_request.*"}, maxAge: 20 * time.Second, what: "answers 503 for the first minute; older than 20s is a dead letter"},
 	}
 }
 
@@ -67,11 +71,12 @@ func (d *dev) register(ctx context.Context) ([]endpoint, error) {
 }
 
 func ensure(ctx context.Context, admin *registry.Admin, ring *registry.KeyRing, e *endpoint) error {
+	retry := schemas.Retry{Schedule: schedule, MaxAge: schemas.Duration(e.maxAge)}
 	by := registry.Actor{Who: "milena dev", Door: "dev"}
 	have, err := admin.Get(ctx, e.id)
 	if errors.Is(err, registry.ErrNotFound) {
 		made, err := admin.Create(ctx, by, schemas.Endpoint{ID: e.id, URL: e.url, EventTypes: e.types, Description: e.what,
-			Retry: schemas.Retry{Schedule: schedule}})
+			Retry: retry})
 		if errors.Is(err, registry.ErrExists) {
 			e.what = "was deleted, and ids are never used again; another --data-dir has it anew"
 			return nil
@@ -88,11 +93,11 @@ func ensure(ctx context.Context, admin *registry.Admin, ring *registry.KeyRing, 
 	if e.secret, err = secretOf(ring, have); err != nil {
 		return err
 	}
-	if have.URL == e.url && slices.Equal(have.EventTypes, e.types) {
+	if have.URL == e.url && slices.Equal(have.EventTypes, e.types) && reflect.DeepEqual(have.Retry, retry) {
 		return nil
 	}
 	_, err = admin.Update(ctx, by, e.id, 0, func(ep *registry.Endpoint) error {
-		ep.URL, ep.EventTypes = e.url, e.types
+		ep.URL, ep.EventTypes, ep.Retry = e.url, e.types, retry
 		return nil
 	})
 	return err

@@ -106,7 +106,7 @@ func (s *show) end(count func(endpoint string) Received) {
 	}
 	g := s.gauges()
 	s.mu.Lock()
-	text := s.tally.summary(s.events, s.deliveries, all, g)
+	text := s.tally.summary(time.Now(), s.events, s.deliveries, all, g)
 	s.mu.Unlock()
 	s.screen.line("")
 	s.screen.line(strings.TrimRight(text, "\n"))

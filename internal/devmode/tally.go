@@ -50,6 +50,17 @@ func (t *tally) advance(now time.Time) {
 	t.newest = max(t.newest, now.Unix())
 }
 
+// notDue is how many wait for a next try whose time has not come. Those whose time
+// has come are in flight, or held until their endpoint is well.
+func (t *tally) notDue(now time.Time) (n int) {
+	for _, next := range t.waiting {
+		if next.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
 // rate is deliveries a second over the last whole seconds.
 func (t *tally) rate(now time.Time) float64 {
 	t.advance(now)
@@ -71,21 +82,14 @@ type Gauges struct {
 // status is the line at the bottom of the terminal.
 func (t *tally) status(now time.Time, events int, g Gauges) string {
 	return fmt.Sprintf("%d events  %.1f delivered/s  %d in flight  %d held  %d waiting  %d dead",
-		events, t.rate(now), g.InFlight, g.Held, len(t.waiting), t.dead)
+		events, t.rate(now), g.InFlight, g.Held, t.notDue(now), t.dead)
 }
 
 // summary is what happened, in whole sentences.
-func (t *tally) summary(events, deliveries int, r Received, g Gauges) string {
+func (t *tally) summary(now time.Time, events, deliveries int, r Received, g Gauges) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s sent, %s for endpoints: %d delivered, %d waiting for their next try, %d dead",
-		count(events, "event"), count(deliveries, "delivery"), t.delivered, len(t.waiting), t.dead)
-	if rest := deliveries - t.delivered - len(t.waiting) - t.dead; rest > 0 {
-		fmt.Fprintf(&b, ", %d without an attempt yet", rest)
-	}
-	if g.Held > 0 {
-		fmt.Fprintf(&b, " (%d held until their endpoint is well)", g.Held)
-	}
-	b.WriteString(".\n")
+	fmt.Fprintf(&b, "%s sent, %s for endpoints: %d delivered, %d dead, %d waiting for their next try, %d held until their endpoint is well.\n",
+		count(events, "event"), count(deliveries, "delivery"), t.delivered, t.dead, t.notDue(now), g.Held)
 	if r.Requests > 0 {
 		fmt.Fprintf(&b, "The echo receiver got %s and verified every signature: %d were right, %d wrong.\n", count(r.Requests, "request"), r.Verified, r.Bad)
 	}

@@ -12,17 +12,20 @@ import (
 func TestTallyFollowsDeliveriesToTheirEnd(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	tl := newTally()
-	tl.add(&schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeRetry}, now)
-	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry}, now)
-	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry}, now)
+	tl.add(&schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)}, now)
+	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)}, now)
+	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)}, now)
 	tl.add(&schemas.Attempt{DeliveryID: "c", Outcome: schemas.OutcomeDelivered}, now)
 	if got := tl.status(now, 3, Gauges{InFlight: 2, Held: 1}); got != "3 events  0.0 delivered/s  2 in flight  1 held  2 waiting  0 dead" {
 		t.Error(got)
 	}
+	if got := tl.status(now.Add(2*time.Second), 3, Gauges{}); !strings.Contains(got, "0 waiting") {
+		t.Error(got)
+	}
 	tl.add(&schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeDelivered}, now)
 	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeDead, Reason: schemas.ReasonExhausted}, now)
-	got := tl.summary(1, 3, Received{Requests: 5, Verified: 5}, Gauges{})
-	for _, want := range []string{"1 event sent, 3 deliveries for endpoints: 2 delivered, 0 waiting", "5 were right, 0 wrong", "3 attempts failed", "1 dead letter (exhausted)"} {
+	got := tl.summary(now, 1, 3, Received{Requests: 5, Verified: 5}, Gauges{})
+	for _, want := range []string{"1 event sent, 3 deliveries for endpoints: 2 delivered, 1 dead, 0 waiting", "5 were right, 0 wrong", "3 attempts failed", "1 dead letter (exhausted)"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}
