@@ -47,8 +47,8 @@ type breaker struct {
 	next    int
 	epoch   int // openings so far: attempts of an older one are late
 	row     row
-	step    int // openings without closeSuccesses between them; 0: none
-	since   int // successes since it closed
+	step    int                                   // openings without closeSuccesses between them; 0: none
+	since   int                                   // successes since it closed
 	current *gobreaker.TwoStepCircuitBreaker[any] // nil: closed
 	until   time.Time                             // open until then
 	probing bool                                  // the one request of half-open is under way

@@ -455,7 +455,10 @@ func TestIntakeWaitsWhileAPartitionIsFullAndNoLaneStandsOut(t *testing.T) {
 		w := newWorld(t, Config{PartitionOffsets: 10})
 		w.endpoint("a", one)
 		w.endpoint("b", one)
-		w.answers(func(*http.Request) (*http.Response, error) { time.Sleep(100 * time.Millisecond); return status(200), nil })
+		w.answers(func(*http.Request) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			return status(200), nil
+		})
 		before := time.Now()
 		for range 10 {
 			w.send("a", 1)
@@ -480,7 +483,10 @@ func TestTheLongestLaneMakesRoomForTheOthers(t *testing.T) {
 		for _, id := range []string{"a", "b", "c", "d"} {
 			w.endpoint(id)
 		}
-		w.answers(func(*http.Request) (*http.Response, error) { time.Sleep(100 * time.Millisecond); return status(200), nil })
+		w.answers(func(*http.Request) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			return status(200), nil
+		})
 		before := time.Now()
 		w.send("long", 30)
 		for _, id := range []string{"a", "b", "c", "d"} {

@@ -16,7 +16,10 @@ func TestWhatWouldNotStartInTimeGoesToHoldAndComesBackInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
 		w.endpoint("e", one)
-		w.answer = func(*http.Request) (*http.Response, error) { time.Sleep(100 * time.Millisecond); return status(200), nil }
+		w.answer = func(*http.Request) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			return status(200), nil
+		}
 		w.send("e", 500)
 		time.Sleep(time.Second)
 		w.see(func() {

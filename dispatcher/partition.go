@@ -22,7 +22,7 @@ type Partition struct {
 	stopped bool    // no work of it begins any more
 
 	claim  int64              // on the partition's hold
-	claims []schemas.Claim            // ours and those before it, ascending
+	claims []schemas.Claim    // ours and those before it, ascending
 	held   map[*lane]struct{} // lanes with records on hold
 	askers fifo[*lane]        // lanes that want to read on, in turn
 
