@@ -258,7 +258,7 @@ func (a *App) runRoles(ctx context.Context, refused <-chan error) error {
 	}
 	stop()
 	wg.Wait()
-	return errors.Join(append(errs, err)...)
+	return errors.Join(err, errors.Join(errs...))
 }
 
 func (a *App) setNotUp(err error) {

@@ -98,7 +98,7 @@ func (a *App) awaitStart(ctx context.Context, refused <-chan error) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		a.setNotUp(fmt.Errorf("Kafka does not answer: %w", err))
+		a.setNotUp(fmt.Errorf("no answer from Kafka: %w", err))
 		a.log.Warn("waiting for Kafka", "brokers", a.cfg.Kafka.Brokers, "err", err)
 		select {
 		case <-ctx.Done():
