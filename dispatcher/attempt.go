@@ -47,7 +47,7 @@ func (s *sender) post(ctx context.Context, d *schemas.Delivery, ep *Endpoint) re
 	var firstByte atomic.Int64 // unix ns
 	ctx, cancel := context.WithTimeout(ctx, ep.timeout())
 	defer cancel()
-	resp, err := s.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+	resp, err := s.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ //nolint:bodyclose // readBody closes it
 		GotConn: func(httptrace.GotConnInfo) { firstByte.CompareAndSwap(0, time.Now().UnixNano()) },
 	})))
 	if ns := firstByte.Load(); ns != 0 {
