@@ -55,12 +55,16 @@ type Config struct {
 	DrainBudget       time.Duration // of a shutdown; default 30 s
 	RevokeBudget      time.Duration // of a revoke, while other members wait; default 5 s, at most
 
-	FetchMaxWait           time.Duration // default 250 ms, at most: a resumed partition waits for it
+	FetchMaxWait           time.Duration // default 100 ms, at most 250 ms: a resumed partition waits for it
 	FetchMaxPartitionBytes int32         // default 512 KiB
 	FetchMaxBytes          int32         // default 16 MiB, for each broker
 
 	// QueueBytes bounds the records of one partition that were polled and not yet
-	// given to Take. Default 4 × FetchMaxPartitionBytes; one fetch more may come.
+	// given to Take. Fetching pauses there, resumes at half of it, and then waits for
+	// FetchMaxWait where nothing else is fetched from that broker: the half must last
+	// as long. One hot partition whose Intake takes 25,000 records of 1 KB a second
+	// got 12,400 with 2 MiB and 250 ms, 22,300 with 4 MiB and 100 ms.
+	// Default 8 × FetchMaxPartitionBytes; one fetch more may come.
 	QueueBytes int
 	// MaxUnsettled bounds the records of one partition that were read and are not
 	// done: fetching pauses there. Default 40,000. It is the last resort against
@@ -96,10 +100,10 @@ func (c Config) withDefaults() Config {
 	set(&c.CommitInterval, 250*time.Millisecond)
 	set(&c.DrainBudget, 30*time.Second)
 	set(&c.RevokeBudget, 5*time.Second)
-	set(&c.FetchMaxWait, 250*time.Millisecond)
+	set(&c.FetchMaxWait, 100*time.Millisecond)
 	set(&c.FetchMaxPartitionBytes, 512<<10)
 	set(&c.FetchMaxBytes, max(16<<20, c.FetchMaxPartitionBytes))
-	set(&c.QueueBytes, 4*int(c.FetchMaxPartitionBytes))
+	set(&c.QueueBytes, 8*int(c.FetchMaxPartitionBytes))
 	set(&c.MaxUnsettled, 40_000)
 	set(&c.WatchInterval, 2*time.Second)
 	if c.Logger == nil {
