@@ -52,6 +52,7 @@ type breaker struct {
 	current *gobreaker.TwoStepCircuitBreaker[any] // nil: closed
 	until   time.Time                             // open until then
 	probing bool                                  // the one request of half-open is under way
+	refused bool                                  // opened because nearly every answer was 4xx
 }
 
 type mark struct {
@@ -137,11 +138,16 @@ func (b *breaker) settle(t ticket, s signal, started, now time.Time, inFlight in
 		b.succeeded()
 		return false
 	}
-	if b.trips(now) {
+	switch {
+	case b.trips():
 		b.trip(now)
-		return true
+	case b.allRefused(now):
+		b.trip(now)
+		b.refused = true
+	default:
+		return false
 	}
-	return false
+	return true
 }
 
 func (b *breaker) settleProbe(t ticket, s signal, now time.Time) (changed bool) {
@@ -154,9 +160,11 @@ func (b *breaker) settleProbe(t ticket, s signal, now time.Time) (changed bool) 
 		b.current = tripped(0)
 		b.until = now
 		return false
-	case s.failed():
+	case s.failed() || (b.refused && s == signalClient): // a wrong route is no better for one more 4xx
+		refused := b.refused
 		t.done(errFailed)
 		b.trip(now)
+		b.refused = refused
 	default: // whatever it says of the event, it is up
 		t.done(nil)
 		b.current, b.until = nil, time.Time{}
@@ -208,7 +216,7 @@ func (r *row) add(s signal, started, now time.Time, inFlight int) {
 	}
 }
 
-func (b *breaker) trips(now time.Time) bool {
+func (b *breaker) trips() bool {
 	if b.row.count >= tripInARow {
 		return true
 	}
@@ -218,10 +226,7 @@ func (b *breaker) trips(now time.Time) bool {
 			failed++
 		}
 	}
-	if len(b.ring) >= ringLeast && float64(failed) >= tripShare*float64(len(b.ring)) {
-		return true
-	}
-	return b.allRefused(now)
+	return len(b.ring) >= ringLeast && float64(failed) >= tripShare*float64(len(b.ring))
 }
 
 // allRefused reports whether nearly all of the last answers were 4xx.
@@ -260,7 +265,7 @@ func (b *breaker) restore(step int, until, now time.Time) {
 func (b *breaker) openFor(d time.Duration, now time.Time) {
 	b.epoch++
 	b.ring, b.next, b.row, b.since = nil, 0, row{}, 0
-	b.probing = false
+	b.probing, b.refused = false, false
 	b.current, b.until = tripped(d), now.Add(d)
 }
 
