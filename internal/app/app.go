@@ -184,14 +184,15 @@ func (a *App) consumeConfig(name string, topics []string, start func(*consume.As
 // up and the groups are left; it then returns nil. An error with ErrRefused in its
 // chain says that nothing was begun and what must be mended.
 func (a *App) Run(ctx context.Context) error {
-	stopServing, err := a.serveHTTP()
-	if err != nil {
-		return err
-	}
-	defer stopServing()
 	if a.reader != nil {
 		defer a.reader.Close() // last: lanes read what is held until they have ended
 	}
+	stopServing, err := a.serveHTTP()
+	if err != nil {
+		a.closeWriter(ctx)
+		return err
+	}
+	defer stopServing()
 
 	// The registry and the writer outlive the roles: a shutdown still needs both.
 	support, endSupport := context.WithCancel(context.WithoutCancel(ctx))

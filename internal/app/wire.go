@@ -61,6 +61,7 @@ func (a *App) hooks() dispatcher.Hooks {
 	return dispatcher.Hooks{
 		Attempted: func(at *schemas.Attempt) {
 			m.Attempted(at)
+			a.logAttempt(at)
 			if a.opts.OnAttempt != nil {
 				a.opts.OnAttempt(at)
 			}

@@ -147,7 +147,7 @@ func (d *dev) configure() (err error) {
 		return err
 	}
 	if d.loaded.Source("log.level") == "default" {
-		d.loaded.Log.Level = "warn" // the screen shows what happens
+		d.loaded.Log.Level = "error" // the screen shows every attempt
 	}
 	d.kafka = d.loaded.KafkaConfig(slog.New(slog.DiscardHandler))
 	return nil

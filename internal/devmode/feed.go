@@ -142,5 +142,5 @@ func (f *feed) follow(ctx context.Context) (stop func(), err error) {
 		case <-tick.C:
 		}
 	}
-	return func() { cancel(); <-ended }, nil
+	return func() { cancel(); _ = <-ended }, nil
 }
