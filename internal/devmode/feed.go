@@ -142,5 +142,10 @@ func (f *feed) follow(ctx context.Context) (stop func(), err error) {
 		case <-tick.C:
 		}
 	}
-	return func() { cancel(); _ = <-ended }, nil
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.note(err)
+		}
+	}, nil
 }
