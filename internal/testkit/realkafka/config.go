@@ -1,6 +1,7 @@
 package realkafka
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -12,12 +13,13 @@ import (
 )
 
 // Config says what kind of cluster a test needs. The zero value is one plain
-// broker of DefaultVersion.
+// broker of the version that the environment names.
 type Config struct {
 	// Brokers is 1 or 3, 1 by default. Three mean replication factor 3 and
 	// min.insync.replicas=2.
 	Brokers int
-	// Version is a published version of Apache Kafka.
+	// Version is a published version of Apache Kafka; by default that of
+	// MILENA_KAFKA_VERSION, else DefaultVersion.
 	Version string
 	// Properties are added to every broker's, and win over them.
 	Properties map[string]string
@@ -55,7 +57,7 @@ func (c *Config) withDefaults() (Config, error) {
 		return d, fmt.Errorf("realkafka: %d brokers: want 1 or 3", d.Brokers)
 	}
 	if d.Version == "" {
-		d.Version = DefaultVersion
+		d.Version = cmp.Or(os.Getenv("MILENA_KAFKA_VERSION"), DefaultVersion)
 	}
 	return d, nil
 }
