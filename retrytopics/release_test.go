@@ -292,7 +292,11 @@ func TestARevokeDropsWhatIsHeldAndWaitsForWhatIsWritten(t *testing.T) {
 		default:
 		}
 		g.w.ack()
+		acked := time.Now()
 		<-drained
+		if waited := time.Since(acked); waited > 0 {
+			t.Errorf("drained %v after the last write", waited)
+		}
 		done, givenUp := a.got()
 		if !slices.Equal(done, []int64{0}) || !slices.Equal(givenUp, []int64{1, 2}) {
 			t.Errorf("done %v, given up %v, want 0 and 1, 2", done, givenUp)
