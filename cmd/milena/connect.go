@@ -83,20 +83,21 @@ func unreached(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial" && !errors.As(err, &unknown)
 }
 
-// explain makes one sentence of an error that is Kafka's silence.
+// explain makes one sentence of a missing topic and of Kafka's silence.
 func (s *session) explain(ctx context.Context, err error) error {
-	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return err
-	}
 	var unknown *registry.UnknownOutcomeError
-	if errors.As(err, &unknown) {
+	switch {
+	case err == nil || errors.Is(err, kafka.ErrNoTopic) || errors.As(err, &unknown):
+		return err
+	case kafka.IsNoTopic(err):
+		return fmt.Errorf("%w (%w)", kafka.ErrNoTopic, err)
+	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return err
 	}
-	why := ""
 	if last := s.lastDial.Load(); last != nil {
-		why = ": " + (*last).Error()
+		err = *last
 	}
-	return fmt.Errorf("Kafka at %s gave no answer within %s (--timeout)%s", strings.Join(s.Kafka.Brokers, ", "), s.timeout, why) //nolint:staticcheck // a name
+	return fmt.Errorf("Kafka at %s gave no answer within %s (--timeout): %w", strings.Join(s.Kafka.Brokers, ", "), s.timeout, err) //nolint:staticcheck // a name
 }
 
 // ring is the key ring, nil if none is configured.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/publish"
+	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
@@ -155,6 +156,22 @@ func TestASilentKafkaIsOneSentenceAndExitOne(t *testing.T) {
 		res := run(t, "", env, append(strings.Fields(args), "--timeout", "300ms")...)
 		if res.code != exitFailed || strings.Count(res.err, "\n") != 1 || !strings.Contains(res.err, "gave no answer within 300ms (--timeout)") ||
 			!strings.Contains(res.err, "connection refused") {
+			t.Errorf("%s: %+v", args, res)
+		}
+	}
+}
+
+func TestAMissingTopicNamesTheCommandThatMakesIt(t *testing.T) {
+	inDir(t)
+	fake := testkit.NewFake(t)
+	key, err := registry.GenerateKey("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"MILENA_KAFKA_BROKERS=" + fake.Brokers()[0], "MILENA_KEYRING=" + key}
+	for _, args := range []string{"send --endpoint a --data x", "send --type a --data x", "attempts", "endpoint list", "endpoint create --url https://example.com/", "endpoint test a"} {
+		res := run(t, "", env, append(strings.Fields(args), "--timeout", "2s")...)
+		if res.code != exitFailed || !strings.Contains(res.err, "milena topics apply") {
 			t.Errorf("%s: %+v", args, res)
 		}
 	}

@@ -90,7 +90,7 @@ func (p *program) topicsApplyCommand() *cobra.Command {
 			return err
 		}
 		if f.json {
-			err = p.writeJSON(done)
+			err = p.writeJSON(append(kafka.Applied{}, done...)) // [] where there was nothing to do
 		} else {
 			p.printf("%s", done.String())
 		}

@@ -114,7 +114,6 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	d.secret = endpoints[0].secret
 	d.show = newShow(&d.cfg)
 	d.banner(endpoints)
 	return d.run(ctx, began)

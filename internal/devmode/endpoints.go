@@ -27,11 +27,13 @@ type endpoint struct {
 	secret        string        // as it was registered
 }
 
-// endpoints are those of this run.
-func (d *dev) endpoints() []endpoint {
-	if d.cfg.ForwardTo != "" {
-		return []endpoint{{id: Forward, url: d.cfg.ForwardTo, types: []string{"*"}, what: "your receiver; gets every sample event"}}
-	}
+// forward is the endpoint of ForwardTo.
+func (d *dev) forward() endpoint {
+	return endpoint{id: Forward, url: d.cfg.ForwardTo, types: []string{"*"}, what: "your receiver; gets every sample event"}
+}
+
+// samples are the endpoints on the echo receiver.
+func (d *dev) samples() []endpoint {
 	url := func(id string) string { return "http://" + d.receiver.Addr + "/" + id }
 	return []endpoint{
 		{id: Good, url: url(Good), types: []string{"*"}, what: "takes everything"},
@@ -55,19 +57,34 @@ func (d *dev) register(ctx context.Context) ([]endpoint, error) {
 	}
 	admin := registry.NewAdmin(d.kafka, ring, registry.AdminOptions{CheckURL: guard.CheckURL})
 	defer admin.Close()
-	list := d.endpoints()
-	for i := range list {
-		if err := ensure(ctx, admin, ring, &list[i]); err != nil {
-			return nil, fmt.Errorf("endpoint %s: %w", list[i].id, err)
+	var list []endpoint
+	for _, e := range d.samples() {
+		if d.cfg.ForwardTo != "" {
+			// Not this run's, but what an earlier one left waiting goes on.
+			if _, err := admin.Get(ctx, e.id); errors.Is(err, registry.ErrNotFound) {
+				continue
+			}
 		}
-		if d.cfg.ForwardTo != "" || list[i].secret == "" {
+		if err := ensure(ctx, admin, ring, &e); err != nil {
+			return nil, fmt.Errorf("endpoint %s: %w", e.id, err)
+		}
+		list = append(list, e)
+		if e.secret == "" {
 			continue
 		}
-		if err := d.receiver.Expect(list[i].id, list[i].secret); err != nil {
+		if err := d.receiver.Expect(e.id, e.secret); err != nil {
 			return nil, err
 		}
 	}
-	return list, nil
+	if d.cfg.ForwardTo == "" {
+		return list, nil
+	}
+	e := d.forward()
+	if err := ensure(ctx, admin, ring, &e); err != nil {
+		return nil, fmt.Errorf("endpoint %s: %w", e.id, err)
+	}
+	d.secret = e.secret
+	return []endpoint{e}, nil
 }
 
 func ensure(ctx context.Context, admin *registry.Admin, ring *registry.KeyRing, e *endpoint) error {

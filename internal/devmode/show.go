@@ -119,7 +119,7 @@ func (d *dev) banner(endpoints []endpoint) {
 	line("  Kafka protocol  %s", d.broker.Addr)
 	line("  HTTP            http://%s/metrics and /readyz", d.loaded.HTTP.Addr)
 	for _, e := range endpoints {
-		line("  endpoint %-6s  %s  %s", e.id, e.url, e.what)
+		line("  endpoint %-7s %s  %s", e.id, e.url, e.what)
 	}
 	if d.cfg.ForwardTo != "" {
 		d.explainForward(line)

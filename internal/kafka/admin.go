@@ -27,6 +27,11 @@ type Layout struct {
 // ErrNoTopic says that a topic does not exist.
 var ErrNoTopic = errors.New("no such topic; create it with milena topics apply")
 
+// IsNoTopic reports whether an error of any call says that a topic does not exist.
+func IsNoTopic(err error) bool {
+	return errors.Is(err, ErrNoTopic) || errors.Is(err, kerr.UnknownTopicOrPartition)
+}
+
 // TopicLayout asks for the layout of one topic. A missing one is ErrNoTopic.
 func TopicLayout(ctx context.Context, adm *kadm.Client, topic string) (Layout, error) {
 	details, err := adm.ListTopics(ctx, topic)
