@@ -104,9 +104,8 @@ func (s *show) end(count func(endpoint string) Received) {
 		all.Verified += c.Verified
 		all.Bad += c.Bad
 	}
-	g := s.gauges()
 	s.mu.Lock()
-	text := s.tally.summary(time.Now(), s.events, s.deliveries, all, g)
+	text := s.tally.summary(time.Now(), s.events, s.deliveries, all)
 	s.mu.Unlock()
 	s.screen.line("")
 	s.screen.line(strings.TrimRight(text, "\n"))

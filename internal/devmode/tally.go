@@ -86,10 +86,13 @@ func (t *tally) status(now time.Time, events int, g Gauges) string {
 }
 
 // summary is what happened, in whole sentences.
-func (t *tally) summary(now time.Time, events, deliveries int, r Received, g Gauges) string {
+func (t *tally) summary(now time.Time, events, deliveries int, r Received) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s sent, %s for endpoints: %d delivered, %d dead, %d waiting for their next try, %d held until their endpoint is well.\n",
-		count(events, "event"), count(deliveries, "delivery"), t.delivered, t.dead, t.notDue(now), g.Held)
+	fmt.Fprintf(&b, "%s sent, %s for endpoints: %d delivered, %d dead, %d waiting for their next try.\n",
+		count(events, "event"), count(deliveries, "delivery"), t.delivered, t.dead, t.notDue(now))
+	if rest := deliveries - t.delivered - t.dead - t.notDue(now); rest > 0 {
+		fmt.Fprintf(&b, "The other %d stand in Kafka and go on at the next start.\n", rest)
+	}
 	if r.Requests > 0 {
 		fmt.Fprintf(&b, "The echo receiver got %s and verified every signature: %d were right, %d wrong.\n", count(r.Requests, "request"), r.Verified, r.Bad)
 	}
