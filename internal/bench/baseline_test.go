@@ -22,8 +22,8 @@ const (
 )
 
 // baseline is what net/http does with the same signer, receiver and payload, without
-// Kafka, lanes or a delivery log: requests a second.
-func baseline(tb testing.TB, n int) float64 {
+// Kafka, lanes or a delivery log.
+func baseline(tb testing.TB, n int) speed {
 	tb.Helper()
 	receiver := testkit.NewCheapReceiver(tb, nil)
 	secret, err := signer.GenerateSecret(32)
@@ -43,7 +43,7 @@ func baseline(tb testing.TB, n int) float64 {
 	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	began := time.Now()
+	began, cpu := time.Now(), cpuTime()
 	for range inFlight {
 		wg.Go(func() {
 			for {
@@ -72,5 +72,5 @@ func baseline(tb testing.TB, n int) float64 {
 		})
 	}
 	wg.Wait()
-	return float64(n) / time.Since(began).Seconds()
+	return speed{rate: float64(n) / time.Since(began).Seconds(), cpu: (cpuTime() - cpu) / time.Duration(n)}
 }

@@ -233,7 +233,7 @@ func BenchmarkIsolation(b *testing.B) {
 func isolate(b *testing.B, ids []string) {
 	const rounds, rate, span = 5, 2_000, 10 * time.Second
 	fake := testkit.NewFake(b)
-	capacity := wholeWay(b, 60_000)
+	capacity := wholeWay(b, 60_000).rate
 	if rate > 0.4*capacity {
 		b.Fatalf("void: %d/s offered is more than 40 %% of the clean capacity of %.0f/s", rate, capacity)
 	}

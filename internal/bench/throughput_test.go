@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,9 +20,27 @@ func newContext() (context.Context, context.CancelFunc) {
 	return context.WithCancel(context.Background())
 }
 
-// wholeWay is deliveries a second from Kafka to the receiver, with signature,
-// delivery log and commits: from the first tenth of n to its end.
-func wholeWay(tb testing.TB, n int) float64 {
+// speed is what a run came to. CPU is of the whole test process, so it has the
+// receiver's and (whole way) the embedded broker's share in it.
+type speed struct {
+	rate float64       // requests a second
+	cpu  time.Duration // for each of them, user and system
+}
+
+func (s speed) String() string {
+	return fmt.Sprintf("%.0f/s with %s of CPU each", s.rate, s.cpu.Round(100*time.Nanosecond))
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// wholeWay is deliveries from Kafka to the receiver, with signature, delivery log
+// and commits: from the first tenth of n to its end.
+func wholeWay(tb testing.TB, n int) speed {
 	tb.Helper()
 	in := install(tb, testkit.NewFake(tb), "bench.")
 	receiver := testkit.NewCheapReceiver(tb, nil)
@@ -42,15 +61,17 @@ func wholeWay(tb testing.TB, n int) float64 {
 		return time.Now()
 	}
 	first := reached(n / 10)
-	counted := receiver.Count()
+	counted, cpu := receiver.Count(), cpuTime()
 	endProfile := profile(tb)
 	last := reached(n)
+	cpu = cpuTime() - cpu
 	endProfile()
 	stop()
 	if got := receiver.Count(); got != int64(n) {
 		tb.Errorf("%d requests for %d records", got, n)
 	}
-	return float64(int64(n)-counted) / last.Sub(first).Seconds()
+	made := int64(n) - counted
+	return speed{rate: float64(made) / last.Sub(first).Seconds(), cpu: cpu / time.Duration(made)}
 }
 
 // profile writes a CPU profile to the file that MILENA_CPUPROFILE names.
@@ -76,9 +97,9 @@ func BenchmarkThroughput(b *testing.B) {
 	for b.Loop() {
 		var bare, whole []float64
 		for range rounds {
-			bare = append(bare, baseline(b, n))
-			whole = append(whole, wholeWay(b, n))
-			b.Logf("bare %.0f/s, whole way %.0f/s", bare[len(bare)-1], whole[len(whole)-1])
+			x, y := baseline(b, n), wholeWay(b, n)
+			bare, whole = append(bare, x.rate), append(whole, y.rate)
+			b.Logf("bare %s; whole way %s", x, y)
 		}
 		b.ReportMetric(median(bare), "bare/s")
 		b.ReportMetric(median(whole), "deliveries/s")

@@ -69,8 +69,8 @@ type Config struct {
 	Proxy    *url.URL
 	ProxyDNS bool // the proxy resolves names; see the package's doc for what that costs
 
-	MaxIdleConns        int           // in all; the oldest idle one is closed first; default 2048
-	MaxIdleConnsPerHost int           // default 64
+	MaxIdleConns        int           // in all; the oldest idle one is closed first; default 4096
+	MaxIdleConnsPerHost int           // default as MaxIdleConns: many endpoints share a host
 	IdleTimeout         time.Duration // default 30 s
 	DialTimeout         time.Duration // of one connection, TLS included; default 10 s
 	DNSTTL              time.Duration // answers are kept that long, 5 s to 60 s; default 30 s; negative: never
@@ -90,8 +90,8 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	def(&c.MaxIdleConns, 2048)
-	def(&c.MaxIdleConnsPerHost, 64)
+	def(&c.MaxIdleConns, 4096)
+	def(&c.MaxIdleConnsPerHost, c.MaxIdleConns)
 	def(&c.IdleTimeout, 30*time.Second)
 	def(&c.DialTimeout, 10*time.Second)
 	def(&c.DNSTTL, 30*time.Second)
