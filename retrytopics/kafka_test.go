@@ -133,8 +133,6 @@ func (k *onKafka) receive(n int, quiet time.Duration, progress func(got int)) (f
 	return first, copies
 }
 
-const realRecords = 50_000
-
 func TestOnKafkaNoneIsEarlyAndTheyAreOnTime(t *testing.T) {
 	k := newOnKafka(t)
 	c := startChild(t, k.child)
@@ -151,7 +149,7 @@ func TestOnKafkaNoneIsEarlyAndTheyAreOnTime(t *testing.T) {
 		slices.Sort(late)
 		p99 := late[len(late)*99/100]
 		t.Logf("late p50 %v, p99 %v, max %v; %+v", late[len(late)/2], p99, late[len(late)-1], c.end())
-		if p99 > time.Second {
+		if punctual && p99 > time.Second {
 			t.Errorf("p99 is %v late, want at most 1s", p99)
 		}
 	}
