@@ -37,9 +37,9 @@ type sender struct {
 
 // post sends one delivery to its endpoint and reports what came back. It returns
 // when the answer is in, the endpoint's deadline has passed or ctx has ended.
-func (s *sender) post(ctx context.Context, d *schemas.Delivery, ep *Endpoint) result {
+func (s *sender) post(ctx context.Context, it *item, ep *Endpoint) result {
 	r := result{started: time.Now()}
-	req, err := s.request(d, ep, r.started)
+	req, err := s.request(it, ep, r.started)
 	if err != nil {
 		r.class, r.text = schemas.ClassInternal, err.Error()
 		return r

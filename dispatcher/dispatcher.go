@@ -101,7 +101,7 @@ func (d *Dispatcher) attempt(it *item) *item {
 	if !it.part.src.Owned() {
 		return d.putBack(it, interruptedFor(leaseRetry))
 	}
-	r := d.sender.post(d.work, &it.d, ep)
+	r := d.sender.post(d.work, it, ep)
 	v := judge(ep.Schedule.Final, &r)
 	if v.outcome != schemas.OutcomeDelivered && it.part.src.FrozenSince(r.started) {
 		// We stood still while the attempt was open: the endpoint is not charged

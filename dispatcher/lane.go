@@ -20,6 +20,9 @@ type item struct {
 
 	holdOffset int64 // where it was appended to hold
 
+	deliveryID string // made at its first attempt; see names
+	messageID  string
+
 	// Of the attempt in flight.
 	lane       *lane
 	started    time.Time
@@ -30,6 +33,15 @@ type item struct {
 }
 
 func (it *item) size() int64 { return int64(len(it.d.Payload)) + itemOverhead }
+
+// names are the delivery's ids, made once: the request and the delivery log both
+// have them. Whoever makes the attempt, or settles the item without one, calls it.
+func (it *item) names() (deliveryID, messageID string) {
+	if it.deliveryID == "" {
+		it.deliveryID, it.messageID = it.d.ID(), it.d.MessageID()
+	}
+	return it.deliveryID, it.messageID
+}
 
 // itemOverhead is about what an item takes beside its payload, in bytes.
 const itemOverhead = 1 << 10

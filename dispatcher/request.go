@@ -19,12 +19,14 @@ import (
 // to be closed before a byte was written; that costs no attempt. Nothing else may
 // make net/http send a POST twice: it does so for an Idempotency-Key header, which
 // registration therefore refuses.
-func (s *sender) request(d *schemas.Delivery, ep *Endpoint, now time.Time) (*http.Request, error) {
+func (s *sender) request(it *item, ep *Endpoint, now time.Time) (*http.Request, error) {
+	d := &it.d
+	deliveryID, messageID := it.names()
 	h := make(http.Header, 16+len(ep.Header))
 	setHeader(h, "Content-Type", "application/json")
 	setProducers(h, "Content-Type", d.Event.ContentType)
 	setHeader(h, "User-Agent", s.userAgent)
-	setHeader(h, "Milena-Delivery-Id", d.ID())
+	setHeader(h, "Milena-Delivery-Id", deliveryID)
 	setHeader(h, "Milena-Attempt", strconv.Itoa(d.Attempt+1))
 	// net/http adds Accept-Encoding of its own unless compression is off in the
 	// transport; internal/egress turns it off.
@@ -43,7 +45,7 @@ func (s *sender) request(d *schemas.Delivery, ep *Endpoint, now time.Time) (*htt
 	for name, values := range ep.Header {
 		h[name] = values
 	}
-	if err := ep.Signer.Sign(h, d.MessageID(), now, d.Payload); err != nil {
+	if err := ep.Signer.Sign(h, messageID, now, d.Payload); err != nil {
 		return nil, err
 	}
 	req := &http.Request{

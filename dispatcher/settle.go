@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -91,11 +92,12 @@ func (d *Dispatcher) bury(it *item, reason schemas.Reason, r *result) {
 // where it failed; next is its next try, zero where there is none.
 func (d *Dispatcher) record(it *item, r *result, v verdict, next time.Time) *schemas.Attempt {
 	del := &it.d
+	deliveryID, messageID := it.names()
 	a := &schemas.Attempt{
-		DeliveryID: del.ID(), MessageID: del.MessageID(), EndpointID: del.EndpointID, Tenant: del.Event.Tenant,
+		DeliveryID: deliveryID, MessageID: messageID, EndpointID: del.EndpointID, Tenant: del.Event.Tenant,
 		EventID: del.Event.ID, Source: del.Event.Source, Type: del.Event.Type, Subject: del.Event.Subject,
 		Outcome: v.outcome, Reason: v.reason, Number: del.Attempt, Generation: del.Generation,
-		Run: del.Run, ResendOf: del.ResendOf, Origin: del.Origin.String(),
+		Run: del.Run, ResendOf: del.ResendOf, Origin: strings.TrimSuffix(deliveryID, "."+del.EndpointID),
 		NotBefore: del.NotBefore, NextTry: next, Bytes: len(del.Payload), Started: time.Now(), Error: del.Error,
 	}
 	if r != nil {

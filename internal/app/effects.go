@@ -61,11 +61,14 @@ func (e *effects) letter(l *schemas.Letter) kafka.Message {
 	}
 }
 
+// attemptSize is about what the record of a delivered attempt takes, in bytes.
+const attemptSize = 768
+
 // LogAttempt appends to the delivery log.
 func (e *effects) LogAttempt(a *schemas.Attempt, acked func()) {
 	e.write(kafka.Message{
 		Topic: e.names.Attempts(), Partition: e.PartitionOf(a.EndpointID),
-		Key: []byte(a.EndpointID), Value: schemas.AppendAttempt(nil, a),
+		Key: []byte(a.EndpointID), Value: schemas.AppendAttempt(make([]byte, 0, attemptSize), a),
 	}, acked, func() {
 		// At most 8 KiB: only a topic configured smaller than that refuses it, and
 		// deliveries must not stop for their log.
