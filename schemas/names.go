@@ -1,6 +1,9 @@
 package schemas
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // DefaultPrefix begins every topic, consumer group, transactional id and client id.
 const DefaultPrefix = "webhooks."
@@ -47,6 +50,15 @@ func (n Names) Group(role string) string { return n.Prefix + role }
 
 // RegistryTransactionalID is the fence of the compare-and-swap on the registry.
 func (n Names) RegistryTransactionalID() string { return n.Prefix + "registry" }
+
+// Own reports whether a topic is one of Milena's.
+func (n Names) Own(topic string) bool {
+	switch topic {
+	case n.Deliveries(), n.Hold(), n.DLQ(), n.Attempts(), n.Endpoints(), n.Health(), n.Runs(), n.Notices(), n.Audit():
+		return true
+	}
+	return strings.HasPrefix(topic, n.RetryPrefix())
+}
 
 // TierLabel writes a delay as topics and metrics name it: whole hours, else
 // whole minutes, else whole seconds (24h, 90m, 10s, 0s).

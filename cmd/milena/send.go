@@ -206,28 +206,37 @@ func (s *session) layout(ctx context.Context, topic string) (kafka.Layout, error
 }
 
 // subscribers are the endpoints that an event of the type goes to now.
-func (s *session) subscribers(ctx context.Context, tenant, eventType string) ([]string, error) {
+func (s *session) subscribers(ctx context.Context, tenant, eventType string) (ids []string, err error) {
+	err = s.withEndpoints(ctx, func(endpoints *registry.Follower) error {
+		for _, ep := range endpoints.Match(tenant, eventType) {
+			ids = append(ids, ep.ID)
+		}
+		if len(ids) == 0 {
+			return fmt.Errorf("no endpoint%s subscribes to %s: nothing was sent", ofTenant(tenant), safe(eventType))
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// withEndpoints runs work with a view of all that was registered before the call.
+func (s *session) withEndpoints(ctx context.Context, work func(*registry.Follower) error) error {
 	keys, err := ring(s.Loaded)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	follower := registry.NewFollower(s.kafka, keys, registry.FollowerOptions{})
 	ended := make(chan error, 1)
 	go func() { ended <- follower.Run(ctx) }()
-	err = settled(ctx, follower, ended)
-	var ids []string
-	for _, ep := range follower.Match(tenant, eventType) {
-		ids = append(ids, ep.ID)
+	if err = settled(ctx, follower, ended); err == nil {
+		err = work(follower)
 	}
 	cancel()
 	if ran := <-ended; ran != nil {
-		return nil, ran
+		return ran
 	}
-	if err == nil && len(ids) == 0 {
-		err = fmt.Errorf("no endpoint%s subscribes to %s: nothing was sent", ofTenant(tenant), safe(eventType))
-	}
-	return ids, err
+	return err
 }
 
 // settled waits until the follower has seen all that was registered before the call.

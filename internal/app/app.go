@@ -111,6 +111,15 @@ func New(cfg config.Config, opts Options) (*App, error) {
 
 func (a *App) has(role string) bool { return slices.Contains(a.cfg.Roles, role) }
 
+// roles are those that have something to do.
+func (a *App) roles() []string {
+	names := make([]string, len(a.loops))
+	for i, r := range a.loops {
+		names[i] = r.name
+	}
+	return names
+}
+
 func (a *App) addRoles() error {
 	topics := a.cfg.TopicsConfig()
 	fx := &effects{
@@ -129,6 +138,9 @@ func (a *App) addRoles() error {
 		if err := a.addReleaser(fx, parker); err != nil {
 			return err
 		}
+	}
+	if a.has(RoleRouter) {
+		return a.addRouter(fx)
 	}
 	return nil
 }
@@ -245,7 +257,10 @@ func (a *App) runRoles(ctx context.Context, refused <-chan error) error {
 		})
 	}
 	a.setNotUp(nil)
-	a.log.Info("started", "roles", a.cfg.Roles, "version", a.opts.Version)
+	a.log.Info("started", "roles", a.roles(), "version", a.opts.Version)
+	if a.has(RoleRouter) && !slices.Contains(a.roles(), RoleRouter) {
+		a.log.Info("the router has nothing to do: sources.topics names no topic")
+	}
 	var err error
 	select {
 	case <-ctx.Done():

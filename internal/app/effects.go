@@ -27,10 +27,15 @@ func (e *effects) PartitionOf(endpointID string) int32 {
 
 // Forward writes a misrouted delivery where its endpoint's records belong.
 func (e *effects) Forward(d *schemas.Delivery, acked func()) {
-	e.write(kafka.Message{
+	e.write(e.delivery(d), acked, func() { e.DeadLetter(d, schemas.ReasonTooLarge, acked) })
+}
+
+// delivery is d as a record of deliveries.
+func (e *effects) delivery(d *schemas.Delivery) kafka.Message {
+	return kafka.Message{
 		Topic: e.names.Deliveries(), Partition: e.PartitionOf(d.EndpointID),
 		Key: []byte(d.EndpointID), Value: d.Payload, Headers: d.Headers(),
-	}, acked, func() { e.DeadLetter(d, schemas.ReasonTooLarge, acked) })
+	}
 }
 
 // DeadLetter buries a delivery that came to no attempt here.

@@ -1,14 +1,20 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/router"
+	"github.com/milena-project/milena/schemas"
 )
 
 var noBrokers = Problem{Key: "kafka.brokers", Source: "not given", Want: `there is no default; give the address of a broker by one of
@@ -28,6 +34,7 @@ func (l *Loaded) check(needBrokers bool) (problems []Problem) {
 	}
 	l.checkBounds(bad)
 	l.checkKafka(bad)
+	l.checkSources(bad)
 	if addr := l.HTTP.DebugAddr; addr != "" && !isLoopback(addr) {
 		bad("http.debug_addr", "want an address of the loopback interface such as 127.0.0.1:8081: it shows what is inside")
 	}
@@ -127,6 +134,35 @@ func (l *Loaded) checkKafka(bad func(path, want string)) {
 		if s.OAuth.TokenURL == "" || s.OAuth.ClientID == "" || s.OAuth.ClientSecret == "" {
 			bad("kafka.sasl.oauth.token_url", "want token_url, client_id and client_secret_file, because kafka.sasl.mechanism is "+s.Mechanism)
 		}
+	}
+}
+
+var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+
+func (l *Loaded) checkSources(bad func(path, want string)) {
+	names := schemas.Names{Prefix: l.Prefix}
+	for _, topic := range l.Sources.Topics {
+		switch {
+		case !topicName.MatchString(topic) || topic == "." || topic == "..":
+			bad("sources.topics", fmt.Sprintf("want names of topics; %q cannot be one", topic))
+		case names.Own(topic):
+			bad("sources.topics", "want topics of your own; "+topic+" is one of Milena's, and its records would go round in circles")
+		}
+	}
+	mapping := func(path string, by map[string]string) {
+		for _, topic := range slices.Sorted(maps.Keys(by)) {
+			switch header, mapped := strings.CutPrefix(by[topic], router.FromHeader); {
+			case !slices.Contains(l.Sources.Topics, topic):
+				bad(path, "want topics of sources.topics; "+topic+" is none")
+			case by[topic] == "", mapped && header == "":
+				bad(path, "want a value, or header: and a name, for "+topic)
+			}
+		}
+	}
+	mapping("sources.types", l.Sources.Types)
+	mapping("sources.tenants", l.Sources.Tenants)
+	if len(l.Sources.Topics) == 0 && len(l.Roles) == 1 && l.Roles[0] == "router" {
+		bad("sources.topics", "want topics to read, because router is the only role")
 	}
 }
 

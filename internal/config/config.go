@@ -18,6 +18,7 @@ type Config struct {
 
 	Kafka      Kafka
 	Topics     Topics
+	Sources    Sources
 	Dispatcher Dispatcher
 	Retry      Retry
 	Egress     Egress
@@ -73,6 +74,14 @@ type Topics struct {
 	RetryPartitions   int
 	Replication       int // -1: the broker's default
 	MinInsyncReplicas int // 0: the broker's default
+}
+
+// Sources are the topics of others that the router reads, and what it may add to
+// their records; see router.Mapping.
+type Sources struct {
+	Topics  []string
+	Types   map[string]string // by topic
+	Tenants map[string]string // by topic
 }
 
 // Dispatcher bounds the work of one process.

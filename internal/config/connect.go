@@ -54,6 +54,6 @@ func (c *Config) TopicsConfig() kafka.TopicsConfig {
 		Names:      schemas.Names{Prefix: c.Prefix},
 		Partitions: int32(c.Topics.Partitions), RetryPartitions: int32(c.Topics.RetryPartitions), //nolint:gosec // checked when they were loaded
 		Replication: int16(c.Topics.Replication), MinInsync: c.Topics.MinInsyncReplicas, //nolint:gosec // checked when they were loaded
-		Tiers: c.Retry.Tiers, MaxAge: c.Retry.MaxAge,
+		Tiers: c.Retry.Tiers, MaxAge: c.Retry.MaxAge, Sources: c.Sources.Topics,
 	}
 }

@@ -111,6 +111,13 @@ var Keys = []Key{
 	{Path: "topics.min_insync_replicas", Default: "0", field: func(c *Config) any { return &c.Topics.MinInsyncReplicas },
 		Doc: "min.insync.replicas of every topic that is created; 0 leaves it to the broker."},
 
+	{Path: "sources.topics", field: func(c *Config) any { return &c.Sources.Topics },
+		Doc: "Topics of your own that the router reads. Each event goes to every endpoint of its tenant (ce_tenant) that subscribes to its type (ce_type). Default: none, and the router has nothing to do."},
+	{Path: "sources.types", field: func(c *Config) any { return (*pairs)(&c.Sources.Types) },
+		Doc: "The event type of records that have no ce_type, topic=type or topic=header:NAME, where NAME is the record header that holds it. Default: event."},
+	{Path: "sources.tenants", field: func(c *Config) any { return (*pairs)(&c.Sources.Tenants) },
+		Doc: "The tenant of records that have no ce_tenant, topic=tenant or topic=header:NAME. Default: no tenant."},
+
 	{Path: "dispatcher.max_in_flight", Default: "4096", field: func(c *Config) any { return &c.Dispatcher.MaxInFlight },
 		Doc: "Requests in flight at once in this process, over all endpoints."},
 	{Path: "dispatcher.lane_time", Default: "5s", field: func(c *Config) any { return &c.Dispatcher.LaneTime },

@@ -139,11 +139,17 @@ type process struct {
 // start runs a process until the test ends or it is stopped.
 func (f *flow) start(edit ...func(*config.Config)) *process {
 	f.t.Helper()
+	return f.startWith(nil, edit...)
+}
+
+// startWith runs a process that reaches the brokers by a dialer of its own.
+func (f *flow) startWith(dialer kafka.Dialer, edit ...func(*config.Config)) *process {
+	f.t.Helper()
 	cfg := f.cfg
 	for _, e := range edit {
 		e(&cfg)
 	}
-	a, err := app.New(cfg, app.Options{Logger: f.logs, Version: "test"})
+	a, err := app.New(cfg, app.Options{Logger: f.logs, Version: "test", Dialer: dialer})
 	must(f.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{app: a, stop: cancel, done: make(chan struct{})}

@@ -62,6 +62,13 @@ func Check(ctx context.Context, cl *kgo.Client, c TopicsConfig, roles ...Role) (
 	for _, d := range denied {
 		bad = append(bad, aclDifference(topicOf(d), d))
 	}
+	if slices.Contains(roles, RoleRouter) {
+		missing, err := missingSources(ctx, adm, c.Sources)
+		if err != nil {
+			return Checked{}, err
+		}
+		bad = append(bad, missing...)
+	}
 	for _, d := range plan.Differences {
 		if !d.Advice {
 			bad = append(bad, d)
@@ -74,6 +81,25 @@ func Check(ctx context.Context, cl *kgo.Client, c TopicsConfig, roles ...Role) (
 		return Checked{}, &CheckError{Differences: bad}
 	}
 	return Checked{Partitions: plan.Partitions, Tiers: plan.Tiers}, nil
+}
+
+// missingSources are the sources that are not there, most likely because a name is
+// misspelt. One that we may not see is a missing right.
+func missingSources(ctx context.Context, adm *kadm.Client, sources []string) (bad []Difference, err error) {
+	if len(sources) == 0 {
+		return nil, nil
+	}
+	details, err := detailsOf(ctx, adm, sources)
+	if err != nil {
+		return nil, fmt.Errorf("describing topics: %w", err)
+	}
+	for _, name := range sources {
+		if d, ok := details[name]; !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
+			bad = append(bad, Difference{Topic: name, Kind: KindMissing, ByHand: true,
+				Why: "sources.topics names it; Milena makes no topics of others"})
+		}
+	}
+	return bad, nil
 }
 
 func topicOf(r right) string {

@@ -123,3 +123,36 @@ func sizeOf(recs []schemas.Record) int64 {
 	}
 	return n
 }
+
+// Last returns the newest n records of a topic over all its partitions, oldest first by
+// their timestamps. At most n records of each partition are in memory.
+func (r *Reader) Last(ctx context.Context, topic string, n int) ([]schemas.Record, error) {
+	ends, err := r.Ends(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	var all []schemas.Record
+	for p, end := range ends {
+		got := 0
+		err := r.ReadBackwards(ctx, topic, int32(p), 0, end, lastChunk, func(recs []schemas.Record) error {
+			recs = recs[:min(len(recs), n-got)]
+			got += len(recs)
+			all = append(all, recs...)
+			if got == n {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b schemas.Record) int { return b.Timestamp.Compare(a.Timestamp) })
+	all = all[:min(len(all), n)]
+	slices.Reverse(all)
+	return all, nil
+}
+
+const lastChunk = 256 << 10 // bytes
+
+var errEnough = errors.New("enough")

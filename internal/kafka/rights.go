@@ -24,8 +24,8 @@ func rightsOf(c TopicsConfig, role Role, tiers []string) []right {
 		read = tiers
 		write = append([]string{n.Deliveries(), n.DLQ()}, tiers...)
 	case RoleRouter:
-		read = []string{n.Endpoints()} // and its sources, which its own configuration names
-		write = []string{n.Deliveries()}
+		read = append([]string{n.Endpoints()}, c.Sources...)
+		write = []string{n.Deliveries(), n.DLQ()}
 	}
 	var out []right
 	for _, t := range read {

@@ -26,6 +26,7 @@ type TopicsConfig struct {
 	Tiers           []time.Duration // default DefaultTiers
 	MaxAge          time.Duration   // the longest max_age of a delivery; default 96h
 	Sizes           Sizes           // default DefaultSizes
+	Sources         []string        // topics of others that the router reads; they are checked, never made or changed
 	// KeepForever makes every topic with retention.ms=-1, for the embedded broker:
 	// it applies retention to compacted topics too, and by the oldest batch.
 	KeepForever bool

@@ -34,6 +34,9 @@ type Metrics struct {
 	held          *prometheus.CounterVec
 	holdRead      prometheus.Counter
 	breakers      *prometheus.CounterVec
+	routed        prometheus.Counter
+	fannedOut     prometheus.Counter
+	unmatched     prometheus.Counter
 	skew          prometheus.Gauge
 	nearRecords   prometheus.Gauge
 	nearBytes     prometheus.Gauge
@@ -89,6 +92,15 @@ func New(version string) *Metrics {
 		breakers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "milena_breaker_transitions_total", Help: "Transitions of endpoints' breakers. Sum over processes.",
 		}, []string{"from", "to"}),
+		routed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "milena_events_routed_total", Help: "Events of sources that somebody subscribes to. Sum over processes.",
+		}),
+		fannedOut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "milena_deliveries_routed_total", Help: "Deliveries that those events became. Sum over processes.",
+		}),
+		unmatched: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "milena_events_unmatched_total", Help: "Events of sources that nobody subscribes to; they are not stored. Sum over processes.",
+		}),
 		skew: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "milena_clock_skew_seconds", Help: "How far the brokers' clock is ahead of the clock of whoever parked a record. It decides nothing. Maximum over processes.",
 		}),
@@ -106,7 +118,7 @@ func New(version string) *Metrics {
 	info.Set(1)
 	m.Registry.MustRegister(info, m.attempts, m.attemptTime, m.dispatchDelay, m.dead, m.duplicates, m.misrouted,
 		m.interrupted, m.parked, m.released, m.releaseLate, m.held, m.holdRead,
-		m.breakers, m.skew, m.nearRecords, m.nearBytes,
+		m.breakers, m.routed, m.fannedOut, m.unmatched, m.skew, m.nearRecords, m.nearBytes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -179,6 +191,19 @@ func (m *Metrics) HoldRead(bytes int) { m.holdRead.Add(float64(bytes)) }
 
 // BreakerChanged counts a transition of an endpoint's breaker.
 func (m *Metrics) BreakerChanged(from, to string) { m.breakers.WithLabelValues(from, to).Inc() }
+
+// Routed counts an event of a source, and the deliveries that it became.
+func (m *Metrics) Routed(deliveries int) {
+	m.routed.Inc()
+	m.fannedOut.Add(float64(deliveries))
+}
+
+// Unmatched counts an event that nobody subscribes to.
+func (m *Metrics) Unmatched() { m.unmatched.Inc() }
+
+// Buried counts a dead letter that has no attempt record: it died before it had an
+// endpoint's partition.
+func (m *Metrics) Buried(reason schemas.Reason) { m.dead.WithLabelValues(string(reason)).Inc() }
 
 // Skew notes how far the brokers' clock is ahead.
 func (m *Metrics) Skew(ahead time.Duration) { m.skew.Set(ahead.Seconds()) }

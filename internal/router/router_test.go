@@ -1,0 +1,345 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/milena-project/milena/internal/consume"
+	"github.com/milena-project/milena/schemas"
+)
+
+// endpointsOf is a registry that has one list of endpoints for each tenant and type.
+type endpointsOf struct {
+	mu      sync.Mutex
+	match   map[string][]string
+	err     error
+	asked   int
+	matched int
+}
+
+func (e *endpointsOf) Barrier(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked++
+	return e.err
+}
+
+func (e *endpointsOf) set(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.err = err
+}
+
+func (e *endpointsOf) Match(tenant, eventType string) (eps []*schemas.Endpoint) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.matched++
+	for _, id := range e.match[tenant+"/"+eventType] {
+		eps = append(eps, &schemas.Endpoint{ID: id})
+	}
+	return eps
+}
+
+// written keeps what is written, and acknowledges when it is told to.
+type written struct {
+	mu      sync.Mutex
+	all     []schemas.Delivery
+	reasons []schemas.Reason
+	acks    []func()
+}
+
+func (w *written) Deliver(d *schemas.Delivery, acked func()) { w.add(d, "", acked) }
+
+func (w *written) DeadLetter(d *schemas.Delivery, reason schemas.Reason, acked func()) {
+	w.add(d, reason, acked)
+}
+
+func (w *written) add(d *schemas.Delivery, reason schemas.Reason, acked func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, *d)
+	w.reasons = append(w.reasons, reason)
+	w.acks = append(w.acks, acked)
+}
+
+func (w *written) ids() (ids []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.all {
+		ids = append(ids, w.all[i].ID())
+	}
+	return ids
+}
+
+// ack acknowledges the nth write.
+func (w *written) ack(n int) {
+	w.mu.Lock()
+	acked := w.acks[n]
+	w.mu.Unlock()
+	acked()
+}
+
+// answers counts what an intake said of each record.
+type answers struct {
+	mu           sync.Mutex
+	done, gaveUp map[int64]int
+}
+
+func newAnswers() *answers { return &answers{done: map[int64]int{}, gaveUp: map[int64]int{}} }
+
+func (a *answers) Done(offset int64)   { a.mu.Lock(); a.done[offset]++; a.mu.Unlock() }
+func (a *answers) GiveUp(offset int64) { a.mu.Lock(); a.gaveUp[offset]++; a.mu.Unlock() }
+
+type world struct {
+	registry *endpointsOf
+	writer   *written
+	answers  *answers
+	router   *Router
+	intake   *intake
+	routed   []int
+	nobody   int
+}
+
+func newWorld(edit ...func(*Config)) *world {
+	w := &world{registry: &endpointsOf{match: map[string][]string{}}, writer: &written{}, answers: newAnswers()}
+	cfg := Config{Registry: w.registry, Writer: w.writer, Logger: slog.New(slog.DiscardHandler),
+		Hooks: Hooks{Routed: func(n int) { w.routed = append(w.routed, n) }, Unmatched: func() { w.nobody++ }}}
+	for _, e := range edit {
+		e(&cfg)
+	}
+	w.router = newRouter(cfg)
+	w.intake = w.router.start(w.answers, consume.Partition{Topic: "orders", Partition: 3})
+	return w
+}
+
+func event(offset int64, headers ...string) schemas.Record {
+	rec := schemas.Record{Topic: "orders", TopicID: [16]byte{0xab}, Partition: 3, Offset: offset, Value: []byte("{}")}
+	for _, h := range headers {
+		name, v, _ := strings.Cut(h, "=")
+		rec.Headers = append(rec.Headers, schemas.Header{Key: name, Value: []byte(v)})
+	}
+	return rec
+}
+
+func TestEverySubscriberGetsOneDeliveryWithTheRecordsPlaceAsItsOrigin(t *testing.T) {
+	w := newWorld()
+	w.registry.match["shop/order.paid"] = []string{"a", "b"}
+	w.intake.Take(t.Context(), []schemas.Record{event(7, "ce_type=order.paid", "ce_tenant=shop", "ce_id=1", "x=y")})
+	if got, want := w.writer.ids(), []string{"orders-ab000000-3-7.a", "orders-ab000000-3-7.b"}; !slices.Equal(got, want) {
+		t.Fatalf("%v, want %v", got, want)
+	}
+	if d := w.writer.all[1]; d.Event.Source != "orders" || d.Event.ID != "1" || string(d.Payload) != "{}" || len(d.Extra) != 1 {
+		t.Errorf("%+v", d)
+	}
+	w.writer.ack(1)
+	if len(w.answers.done) != 0 {
+		t.Fatal("done before all of its deliveries were acknowledged")
+	}
+	w.writer.ack(0)
+	if w.answers.done[7] != 1 || !slices.Equal(w.routed, []int{2}) {
+		t.Errorf("%v %v", w.answers.done, w.routed)
+	}
+}
+
+func TestWhatNobodySubscribesToIsCountedAndNotWritten(t *testing.T) {
+	w := newWorld()
+	w.registry.match["/order.paid"] = []string{"a"}
+	w.intake.Take(t.Context(), []schemas.Record{event(0, "ce_type=order.paid", "ce_tenant=shop")})
+	if len(w.writer.all) != 0 || w.nobody != 1 || w.answers.done[0] != 1 {
+		t.Errorf("%d writes, %d unmatched, %v", len(w.writer.all), w.nobody, w.answers.done)
+	}
+}
+
+func TestWhatCannotBeReadIsBuriedAndThePartitionGoesOn(t *testing.T) {
+	w := newWorld()
+	w.registry.match["/event"] = []string{"a"}
+	null := event(0)
+	null.Value = nil
+	w.intake.Take(t.Context(), []schemas.Record{null, event(1)})
+	if w.writer.reasons[0] != schemas.ReasonMalformed || w.writer.all[0].EndpointID != "" || w.writer.all[0].Error == "" {
+		t.Fatalf("%v %+v", w.writer.reasons, w.writer.all[0])
+	}
+	if w.writer.reasons[1] != "" || len(w.answers.done) != 0 {
+		t.Fatalf("%v %v", w.writer.reasons, w.answers.done)
+	}
+	w.writer.ack(0)
+	w.writer.ack(1)
+	if w.answers.done[0] != 1 || w.answers.done[1] != 1 {
+		t.Errorf("%v", w.answers.done)
+	}
+}
+
+func TestWhileTheRegistryIsSilentEventsWaitAndTheRouterIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.registry.match["/event"] = []string{"a"}
+		w.registry.set(errors.New("no broker answers"))
+		taken := make(chan struct{})
+		go func() { defer close(taken); w.intake.Take(t.Context(), []schemas.Record{event(0)}) }()
+		time.Sleep(time.Hour)
+		if err := w.router.stuck(); err == nil || !strings.Contains(err.Error(), "no broker answers") {
+			t.Errorf("stuck: %v", err)
+		}
+		if w.registry.matched != 0 || len(w.writer.all) != 0 || len(w.answers.done)+len(w.answers.gaveUp) != 0 {
+			t.Errorf("something happened: %+v %+v", w.writer.reasons, w.answers)
+		}
+		w.registry.set(nil)
+		<-taken
+		if err := w.router.stuck(); err != nil || len(w.writer.all) != 1 {
+			t.Errorf("%v, %d writes", err, len(w.writer.all))
+		}
+		w.writer.ack(0)
+	})
+}
+
+func TestAPartitionThatGoesWhileTheRegistryIsSilentGivesAllUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.registry.set(errors.New("no broker answers"))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		w.intake.Take(ctx, []schemas.Record{event(0), event(1)})
+		w.intake.Drain(t.Context())
+		if w.answers.gaveUp[0] != 1 || w.answers.gaveUp[1] != 1 || w.router.stuck() != nil {
+			t.Errorf("%v %v", w.answers.gaveUp, w.router.stuck())
+		}
+	})
+}
+
+func TestWritesOnTheirWayAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(func(c *Config) { c.InFlightBytes = 10 * (writeOverhead + 2) })
+		for i := range 100 {
+			w.registry.match["/event"] = append(w.registry.match["/event"], fmt.Sprint("ep", i))
+		}
+		taken := make(chan struct{})
+		go func() { defer close(taken); w.intake.Take(t.Context(), []schemas.Record{event(0)}) }()
+		for acked := 0; acked < 100; {
+			synctest.Wait()
+			n := len(w.writer.ids())
+			if n-acked > 10 {
+				t.Fatalf("%d writes are on their way", n-acked)
+			}
+			for ; acked < n; acked++ {
+				w.writer.ack(acked)
+			}
+		}
+		<-taken
+		if w.answers.done[0] != 1 {
+			t.Errorf("%v", w.answers.done)
+		}
+	})
+}
+
+// Whatever order acknowledgements come in and whenever the partition goes: each record
+// is answered once, and done only if all of it was acknowledged.
+func TestEveryRecordIsAnsweredOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		records := rapid.IntRange(1, 8).Draw(rt, "records")
+		fans := rapid.SliceOfN(rapid.IntRange(0, 4), records, records).Draw(rt, "endpoints")
+		stopAt := rapid.IntRange(0, 20).Draw(rt, "writes before the partition goes")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := newWorld()
+		stopping := &stopsAfter{written: w.writer, left: stopAt, stop: cancel}
+		w.router.cfg.Writer = stopping
+		w.router.inFlight = newBudget(1) // one write at a time: whoever waits sees the end of ctx
+		recs := make([]schemas.Record, records)
+		for i, n := range fans {
+			kind := fmt.Sprint("t", i)
+			for e := range n {
+				w.registry.match["/"+kind] = append(w.registry.match["/"+kind], fmt.Sprint("e", e))
+			}
+			recs[i] = event(int64(i), "ce_type="+kind)
+		}
+		taken := make(chan struct{})
+		go func() { defer close(taken); w.intake.Take(ctx, recs) }()
+		acked, perRecord := 0, map[int64]int{}
+		for running := true; running; {
+			select {
+			case <-taken:
+				running = false
+			default:
+			}
+			for ; acked < len(w.writer.ids()); acked++ {
+				w.writer.mu.Lock()
+				perRecord[w.writer.all[acked].Origin.Offset]++
+				w.writer.mu.Unlock()
+				w.writer.ack(acked)
+			}
+		}
+		w.intake.Drain(t.Context())
+		for i, n := range fans {
+			done, gaveUp := w.answers.done[int64(i)], w.answers.gaveUp[int64(i)]
+			if done+gaveUp != 1 {
+				rt.Fatalf("record %d: done %d times, given up %d times", i, done, gaveUp)
+			}
+			if done == 1 && perRecord[int64(i)] != n {
+				rt.Fatalf("record %d is done after %d of %d writes", i, perRecord[int64(i)], n)
+			}
+		}
+	})
+}
+
+// stopsAfter ends the partition after a number of writes.
+type stopsAfter struct {
+	*written
+	left int
+	stop func()
+}
+
+func (s *stopsAfter) Deliver(d *schemas.Delivery, acked func()) {
+	s.written.Deliver(d, acked)
+	if s.left--; s.left <= 0 {
+		s.stop()
+	}
+}
+
+func TestMappingFillsInWhatARecordDoesNotSay(t *testing.T) {
+	m := Mapping{
+		Types:   map[string]string{"orders": "header:kind"},
+		Tenants: map[string]string{"orders": "shop"},
+	}
+	structured := event(0, "content-type=application/cloudevents+json", "kind=no")
+	structured.Value = []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"event","tenant":"bank","data":{}}`)
+	for name, c := range map[string]struct {
+		rec          schemas.Record
+		kind, tenant string
+	}{
+		"by its header":              {event(0, "kind=order.paid"), "order.paid", "shop"},
+		"without the header":         {event(0), schemas.DefaultEventType, "shop"},
+		"its own words win":          {event(0, "kind=x", "ce_type=event", "ce_tenant=bank"), "event", "bank"},
+		"so do those of its payload": {structured, "event", "bank"},
+	} {
+		d, err := m.Read(c.rec)
+		if err != nil || d.Event.Type != c.kind || d.Event.Tenant != c.tenant {
+			t.Errorf("%s: type %q tenant %q (%v), want %q %q", name, d.Event.Type, d.Event.Tenant, err, c.kind, c.tenant)
+		}
+	}
+	other := event(0)
+	other.Topic = "payments"
+	if d, err := m.Read(other); err != nil || d.Event.Tenant != "" || d.Event.Type != schemas.DefaultEventType {
+		t.Errorf("a topic that is not mapped: %+v %v", d.Event, err)
+	}
+}
+
+func TestLookSaysWhatWouldHappen(t *testing.T) {
+	reg := &endpointsOf{match: map[string][]string{"/a": {"x", "y"}}}
+	if s := Look(event(4, "ce_type=a", "ce_id=i"), Mapping{}, reg.Match); !slices.Equal(s.Endpoints, []string{"x", "y"}) ||
+		s.Malformed != "" || s.MessageID != schemas.MessageID("orders", "i") || s.Offset != 4 {
+		t.Errorf("%+v", s)
+	}
+	if s := Look(event(0, "content-type=application/cloudevents-batch+json"), Mapping{}, reg.Match); s.Malformed == "" || len(s.Endpoints) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
