@@ -324,4 +324,14 @@ func TestMissingRightsAreNamedWithOperationAndResource(t *testing.T) {
 	if strings.Contains(err.Error(), "webhooks.attempts") || strings.Contains(err.Error(), "Group webhooks.releaser") {
 		t.Errorf("names what is allowed:\n%v", err)
 	}
+	// A client of its own: the other one remembers that notices was refused.
+	cl, _ = newClient(t, as("milena", "m"))
+	_, err = Check(within(t, 20*time.Second), cl, TopicsConfig{Sources: []string{"orders"}}, RoleRouter)
+	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "operation Read on Topic orders") || !strings.Contains(err.Error(), "operation Read on Group webhooks.router") {
+		t.Errorf("a source that we may not read: %v", err)
+	}
+	_, err = Check(within(t, 20*time.Second), adminClient, TopicsConfig{Sources: []string{"orderz"}}, RoleRouter)
+	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "orderz is missing (sources.topics names it") {
+		t.Errorf("a source that is not there: %v", err)
+	}
 }
