@@ -44,6 +44,8 @@ const (
 	HeaderPayload      = "milena-payload"       // dlq: null or omitted, where the value is not the payload
 	HeaderChange       = "milena-change"        // endpoints, runs, audit: id of the compare-and-swap that wrote it
 	HeaderEndpoint     = "milena-endpoint"      // dlq: endpoint id (the key is the delivery id and generation)
+	HeaderDiedOf       = "milena-died-of"       // of a replayed delivery: reason/status/class of the death before
+	HeaderTombstone    = "milena-tombstone"     // dlq, on a tombstone: replayed or discarded, beside HeaderRun
 	HeaderKey          = "milena-key"           // dlq: the record's key where it is no endpoint id, at most MaxKeyLen bytes
 )
 

@@ -54,6 +54,12 @@ type Run struct {
 	ToEndpoint string          `json:"to_endpoint,omitempty"` // where another endpoint than the letter's gets it
 	Rate       float64         `json:"rate,omitempty"`        // a second; 0: unlimited
 
+	EndpointRate    float64 `json:"endpoint_rate,omitempty"`    // a second for each endpoint; 0: unlimited
+	Auto            bool    `json:"auto,omitempty"`             // the rate follows the age of live deliveries
+	IncludeDisabled bool    `json:"include_disabled,omitempty"` // also for endpoints that are disabled, deleted or unknown
+	Canary          bool    `json:"canary,omitempty"`           // one for each endpoint first
+	Export          string  `json:"export,omitempty"`           // discard, import: the file
+
 	// Snapshot is the end offset of each partition when the run was made: what
 	// lies at or behind it is not the run's.
 	Snapshot map[int32]int64 `json:"snapshot"`

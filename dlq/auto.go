@@ -1,0 +1,107 @@
+package dlq
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/milena-project/milena/internal/kafka"
+)
+
+// The automatic rate gives live deliveries priority: replayed letters stand in the
+// same partitions as they do, so what a replay can do for them is to keep the queue
+// short. It is looked at once a second: how old is the oldest record that the
+// dispatchers have not settled?
+const (
+	autoStart = 100.0    // a second
+	autoMost  = 50_000.0 //
+	autoLeast = 1.0
+	autoYoung = 2 * time.Second // up to this age the rate grows by a quarter a second
+	autoOld   = 5 * time.Second // from this age on it is halved each second
+)
+
+func (r *runner) adapts(ctx context.Context) {
+	adm, err := r.store.cfg.NewAdmin()
+	if err != nil {
+		r.store.log.Warn("the rate stays low, for want of a client", "run", r.run.ID, "err", err)
+		return
+	}
+	defer adm.Close()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		age, err := r.store.oldestReady(ctx, adm)
+		if err != nil {
+			// Not knowing is no reason to press on.
+			age = autoOld
+			if ctx.Err() == nil {
+				r.store.log.Warn("the age of live deliveries is not known, slowing down", "run", r.run.ID, "err", err)
+			}
+		}
+		r.pace.set(adapted(r.pace.limit(), age))
+	}
+}
+
+func adapted(now float64, age time.Duration) float64 {
+	switch {
+	case age >= autoOld:
+		return max(autoLeast, now/2)
+	case age <= autoYoung:
+		return min(autoMost, now*1.25)
+	}
+	return now
+}
+
+// oldestReady is the age of the oldest record of deliveries above the dispatchers'
+// commits; 0 if there is none.
+func (s *Store) oldestReady(ctx context.Context, adm *kadm.Client) (time.Duration, error) {
+	topic := s.names.Deliveries()
+	ends, err := s.reader.Ends(ctx, topic)
+	if err != nil {
+		return 0, s.explain(err, topic, "Read")
+	}
+	committed, err := adm.FetchOffsets(ctx, s.names.Group("dispatcher"))
+	if err != nil {
+		return 0, fmt.Errorf("the dispatchers' commits: %w", err)
+	}
+	var age time.Duration
+	now := time.Now()
+	for p, end := range ends {
+		at := int64(0)
+		if c, ok := committed.Lookup(topic, int32(p)); ok && c.At >= 0 {
+			at = c.At
+		}
+		if at >= end {
+			continue
+		}
+		written, err := s.timeAt(ctx, topic, int32(p), at)
+		if err != nil {
+			return 0, err
+		}
+		if !written.IsZero() {
+			age = max(age, now.Sub(written))
+		}
+	}
+	return age, nil
+}
+
+// timeAt is the time of the first record at or above an offset; zero if there is none.
+func (s *Store) timeAt(ctx context.Context, topic string, part int32, at int64) (time.Time, error) {
+	f, err := s.reader.Fetch(ctx, topic, part, at, 1)
+	if isBelow(err, at, f) {
+		f, err = s.reader.Fetch(ctx, topic, part, f.LogStart, 1)
+	}
+	if err != nil || len(f.Records) == 0 {
+		return time.Time{}, err
+	}
+	return f.Records[0].Timestamp, nil
+}
+
+func isBelow(err error, at int64, f kafka.Fetched) bool { return err != nil && at < f.LogStart }

@@ -1,0 +1,20 @@
+// Package dlq is dead letters in the hands of an operator: looking at them (Summary,
+// List, Count, Show, Export), and doing something about them (Replay, Discard,
+// Import), each as a run that is recorded, can be cancelled from elsewhere and
+// resumed after a crash.
+//
+// Promises:
+//
+//   - One filter decides everywhere. What Count counts is what List lists, Replay
+//     replays and Discard discards; its times are absolute once it is resolved.
+//   - A run works on a snapshot: letters that died after it are not touched.
+//   - A letter is tombstoned only after what it was replayed as is acknowledged, or,
+//     when it is discarded, after the export is on disk (unless that was declined).
+//   - Interrupted anywhere and resumed, a run loses nothing and repeats at most its
+//     own writes that were not acknowledged. Two runs that replay the same letter
+//     write the same delivery id, generation and attempt, which the owner knows as one.
+//   - Reading costs 8 to 32 bytes of memory a letter; payloads are never kept.
+//
+// Everything is read from Kafka alone; no process of Milena need be alive. cmd/milena
+// and internal/app may call it.
+package dlq

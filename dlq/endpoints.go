@@ -1,0 +1,127 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/schemas"
+)
+
+// EndpointState is what the registry and the health topic say of one endpoint.
+type EndpointState struct {
+	ID       string             `json:"id"`
+	Skip     string             `json:"skip,omitempty"` // SkipDisabled, SkipDeleted or SkipUnknown
+	Why      string             `json:"why,omitempty"`
+	Breaker  string             `json:"breaker"` // closed, failing, open, paused
+	Until    time.Time          `json:"until,omitzero"`
+	Failing  time.Time          `json:"failing_since,omitzero"`
+	Limit    *schemas.RateLimit `json:"rate_limit,omitempty"`
+	Endpoint *schemas.Endpoint  `json:"-"` // nil if unknown
+	health   *schemas.Health
+}
+
+// endpointStates looks up the endpoints of a selection: one reading of the registry,
+// and of the health records in their partitions.
+func (s *Store) endpointStates(ctx context.Context, ids []string) (map[string]*EndpointState, error) {
+	states := make(map[string]*EndpointState, len(ids))
+	for _, id := range ids {
+		states[id] = &EndpointState{ID: id, Skip: SkipUnknown, Why: "no such endpoint", Breaker: "closed"}
+	}
+	if err := s.readRegistry(ctx, states); err != nil {
+		return nil, err
+	}
+	if err := s.readHealth(ctx, states); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for _, st := range states {
+		st.judge(now)
+	}
+	return states, nil
+}
+
+func (s *Store) readRegistry(ctx context.Context, states map[string]*EndpointState) error {
+	table := registry.OpenTable(s.cfg, s.names.Endpoints())
+	defer table.Close()
+	err := table.Read(ctx, func(rows registry.Rows) error {
+		for id, st := range states {
+			row, ok := rows.Get(id)
+			if !ok {
+				continue
+			}
+			ep := new(schemas.Endpoint)
+			if err := json.Unmarshal(row.Value, ep); err != nil {
+				return fmt.Errorf("the record of endpoint %s is unreadable: %w", id, err)
+			}
+			st.Endpoint = ep
+		}
+		return nil
+	})
+	return s.explain(err, s.names.Endpoints(), "Read")
+}
+
+func (s *Store) readHealth(ctx context.Context, states map[string]*EndpointState) error {
+	topic := s.names.Health()
+	ends, err := s.reader.Ends(ctx, topic)
+	if err != nil {
+		return s.explain(err, topic, "Read")
+	}
+	wanted := map[int32]bool{}
+	for id := range states {
+		wanted[kafka.Partition([]byte(id), int32(len(ends)))] = true
+	}
+	for p := range wanted {
+		err := s.reader.ReadForwards(ctx, topic, p, 0, ends[p], 1<<20, func(recs []schemas.Record) error {
+			for i := range recs {
+				st := states[string(recs[i].Key)]
+				if st == nil {
+					continue // of others, and claims of owners
+				}
+				st.health = nil
+				h := new(schemas.Health)
+				if recs[i].Value != nil && json.Unmarshal(recs[i].Value, h) == nil {
+					st.health = h
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return s.explain(err, topic, "Read")
+		}
+	}
+	return nil
+}
+
+func (st *EndpointState) judge(now time.Time) {
+	if ep := st.Endpoint; ep != nil {
+		st.Limit = ep.RateLimit
+		st.Skip, st.Why = "", ""
+		switch ep.State {
+		case schemas.StateDeleted:
+			st.Skip, st.Why = SkipDeleted, "deleted on "+ep.UpdatedAt.Format(time.RFC3339)
+		case schemas.StateDisabled:
+			st.Skip, st.Why = SkipDisabled, ep.Reason
+		}
+	}
+	h := st.health
+	if h == nil {
+		return
+	}
+	if e := h.Since; e != nil {
+		st.Breaker, st.Failing = "failing", e.FailingSince
+		// A newer version of the endpoint is an operator's word and wins.
+		if e.DisabledVersion > 0 && st.Endpoint != nil && st.Endpoint.Version <= e.DisabledVersion && st.Skip == "" {
+			st.Skip, st.Why = SkipDisabled, e.DisabledReason
+		}
+		if e.BreakerStep > 0 {
+			st.Breaker, st.Until = "open", e.OpenUntil
+		}
+	}
+	if p := h.Paused; p != nil && now.Before(p.Until) {
+		st.Breaker, st.Until = "paused", p.Until
+	}
+}

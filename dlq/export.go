@@ -1,0 +1,185 @@
+package dlq
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Stdout is the name of an export that goes to standard output.
+const Stdout = "-"
+
+// The lines of an export: a head, one for each letter, an end.
+const (
+	lineHead   = "export"
+	lineLetter = "letter"
+	lineEnd    = "end"
+)
+
+const exportVersion = 1
+
+type exportHead struct {
+	Line    string    `json:"line"`
+	Version int       `json:"version"`
+	Topic   string    `json:"topic"`
+	At      time.Time `json:"at"`
+	Filter  Filter    `json:"filter"`
+}
+
+// exportLetter is a letter, byte for byte: key, headers and value are what stands in
+// the topic. The rest is for people and for jq, and is not read again.
+type exportLetter struct {
+	Line       string         `json:"line"`
+	Key        string         `json:"key"`
+	EndpointID string         `json:"endpoint_id"`
+	Reason     schemas.Reason `json:"reason"`
+	DiedAt     time.Time      `json:"died_at"`
+	Written    time.Time      `json:"written"`
+	Partition  int32          `json:"partition"`
+	Offset     int64          `json:"offset"`
+	Headers    []exportHeader `json:"headers"`
+	Value      []byte         `json:"value"` // base64
+}
+
+// exportHeader has Text where the value is UTF-8, Base64 where it is not, and neither
+// where it is null.
+type exportHeader struct {
+	Key    string  `json:"key"`
+	Text   *string `json:"text,omitempty"`
+	Base64 *[]byte `json:"base64,omitempty"`
+}
+
+// ExportEnd is the last line of an export. Without it, or with another sum, the
+// export is damaged.
+type ExportEnd struct {
+	Line     string `json:"line"`
+	Letters  int64  `json:"letters"`
+	Complete bool   `json:"complete"` // false: it was ended early
+	SHA256   string `json:"sha256"`   // of all lines before, in hex
+}
+
+// Select reads which letters a filter selects now, for Export.
+func (s *Store) Select(ctx context.Context, f Filter) (*Selection, error) {
+	snap, err := s.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.choose(ctx, f, snap, func(*Entry) string { return "" })
+}
+
+// Export writes the letters of a selection, those of a partition oldest first. When
+// ctx ends, it writes an end that says so and returns ctx's error.
+func (s *Store) Export(ctx context.Context, w io.Writer, sel *Selection, f Filter) (ExportEnd, error) {
+	buf := bufio.NewWriterSize(w, 64<<10)
+	x := &exporter{sum: sha256.New()}
+	x.out = io.MultiWriter(buf, x.sum)
+	x.enc = json.NewEncoder(x.out)
+	x.enc.SetEscapeHTML(false)
+	if err := x.enc.Encode(exportHead{Line: lineHead, Version: exportVersion, Topic: s.topic, At: timeNow(), Filter: f}); err != nil {
+		return ExportEnd{}, err
+	}
+	var err error
+	for _, p := range slices.Sorted(maps.Keys(sel.offsets)) {
+		if err = s.reread(ctx, p, sel.offsets[p], 1<<20, x.letter); err != nil {
+			break
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		return ExportEnd{}, err
+	}
+	end := ExportEnd{Line: lineEnd, Letters: x.n, Complete: err == nil, SHA256: hex.EncodeToString(x.sum.Sum(nil))}
+	return end, errors.Join(err, x.enc.Encode(end), buf.Flush())
+}
+
+type exporter struct {
+	out io.Writer
+	enc *json.Encoder
+	sum hash.Hash
+	n   int64
+}
+
+func (x *exporter) letter(e *Entry) error {
+	x.n++
+	return x.enc.Encode(exportLetter{Line: lineLetter, Key: string(e.rec.Key), EndpointID: e.EndpointID, Reason: e.Reason,
+		DiedAt: e.DiedAt, Written: e.Written, Partition: e.Partition, Offset: e.Offset,
+		Headers: toExport(e.rec.Headers), Value: e.rec.Value})
+}
+
+func toExport(in []schemas.Header) []exportHeader {
+	out := make([]exportHeader, len(in))
+	for i, h := range in {
+		out[i].Key = h.Key
+		switch {
+		case h.Value == nil:
+		case utf8.Valid(h.Value):
+			text := string(h.Value)
+			out[i].Text = &text
+		default:
+			out[i].Base64 = &h.Value
+		}
+	}
+	return out
+}
+
+// ExportFile exports to a new file; gzip when its name ends in .gz. The file has its
+// name only once it is whole and on disk.
+func (s *Store) ExportFile(ctx context.Context, name string, sel *Selection, f Filter) (err error) {
+	if _, err := os.Lstat(name); err == nil {
+		return fmt.Errorf("%s is there already, and is not written over", name)
+	}
+	part := name + ".part"
+	file, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // payloads are nobody else's to read
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+			_ = os.Remove(part)
+		}
+	}()
+	if strings.HasSuffix(name, ".gz") {
+		zip := gzip.NewWriter(file)
+		if _, err = s.Export(ctx, zip, sel, f); err == nil {
+			err = zip.Close()
+		}
+	} else {
+		_, err = s.Export(ctx, file, sel, f)
+	}
+	if err != nil {
+		return err
+	}
+	if err = file.Sync(); err != nil {
+		return err
+	}
+	if err = file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(part, name)
+}
+
+// resumedName is the name of the export of what was left when a discard went on.
+func resumedName(name string) string {
+	base, ext := name, ""
+	for _, e := range []string{".gz", ".jsonl", ".json"} {
+		if b, ok := strings.CutSuffix(base, e); ok {
+			base, ext = b, e+ext
+		}
+	}
+	return base + ".resumed-" + time.Now().UTC().Format("20060102-150405") + ext
+}

@@ -1,0 +1,196 @@
+package dlq
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+// ErrDamaged: an export is not whole. Nothing was imported.
+var ErrDamaged = errors.New("the export is damaged")
+
+// maxLine bounds one line of an export: the largest record, in base64, and headers.
+const maxLine = 64 << 20
+
+// ReadExport hands over the records of an export, gzip or not, and returns its last
+// line. An error that is ErrDamaged comes only after records were handed over, so
+// whoever acts on them reads it twice. Bytes are fn's to keep.
+func ReadExport(r io.Reader, fn func(schemas.Record) error) (ExportEnd, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
+		zip, err := gzip.NewReader(in)
+		if err != nil {
+			return ExportEnd{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		in = bufio.NewReaderSize(zip, 64<<10)
+	}
+	x := &importer{}
+	sum := sha256.New()
+	for n := 1; ; n++ {
+		line, err := readLine(in)
+		if err != nil {
+			return ExportEnd{}, fmt.Errorf("%w: line %d: it ends without its last line (%w)", ErrDamaged, n, err)
+		}
+		end, err := x.line(n, line, fn)
+		if err != nil {
+			return ExportEnd{}, err
+		}
+		if end == nil {
+			sum.Write(line)
+			continue
+		}
+		switch have := hex.EncodeToString(sum.Sum(nil)); {
+		case have != end.SHA256:
+			return *end, fmt.Errorf("%w: its sum is %s, its last line says %s", ErrDamaged, have, end.SHA256)
+		case end.Letters != x.letters:
+			return *end, fmt.Errorf("%w: it has %d letters, its last line says %d", ErrDamaged, x.letters, end.Letters)
+		}
+		if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+			return *end, fmt.Errorf("%w: something follows its last line", ErrDamaged)
+		}
+		return *end, nil
+	}
+}
+
+type importer struct {
+	letters int64
+}
+
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(line) > maxLine:
+			return nil, errors.New("a line is too long")
+		}
+	}
+}
+
+func (x *importer) line(n int, line []byte, fn func(schemas.Record) error) (*ExportEnd, error) {
+	var kind struct {
+		Line    string `json:"line"`
+		Version int    `json:"version"`
+	}
+	damaged := func(err error) error { return fmt.Errorf("%w: line %d: %w", ErrDamaged, n, err) }
+	if err := json.Unmarshal(line, &kind); err != nil {
+		return nil, damaged(err)
+	}
+	switch {
+	case n == 1 && kind.Line == lineHead && kind.Version == exportVersion:
+		return nil, nil
+	case n == 1:
+		return nil, damaged(fmt.Errorf("no export of version %d", exportVersion))
+	case kind.Line == lineLetter:
+		var l exportLetter
+		if err := json.Unmarshal(line, &l); err != nil {
+			return nil, damaged(err)
+		}
+		x.letters++
+		return nil, fn(l.record())
+	case kind.Line == lineEnd:
+		end := new(ExportEnd)
+		return end, json.Unmarshal(line, end)
+	}
+	return nil, damaged(fmt.Errorf("unknown line %q", kind.Line))
+}
+
+func (l *exportLetter) record() schemas.Record {
+	rec := schemas.Record{Partition: l.Partition, Offset: l.Offset, Timestamp: l.Written, Key: []byte(l.Key), Value: l.Value}
+	if rec.Value == nil {
+		rec.Value = []byte{} // a letter is never null
+	}
+	for _, h := range l.Headers {
+		header := schemas.Header{Key: h.Key}
+		switch {
+		case h.Text != nil:
+			header.Value = []byte(*h.Text)
+		case h.Base64 != nil:
+			header.Value = *h.Base64
+		}
+		rec.Headers = append(rec.Headers, header)
+	}
+	return rec
+}
+
+// VerifyFile reads an export and says whether it is whole.
+func VerifyFile(name string) (ExportEnd, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return ExportEnd{}, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	return Verify(file)
+}
+
+// Verify reads an export to its end: ErrDamaged if it is not whole or holds what is
+// no dead letter.
+func Verify(r io.Reader) (ExportEnd, error) {
+	return ReadExport(r, func(rec schemas.Record) error {
+		if _, err := schemas.ParseLetter(rec); err != nil {
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		return nil
+	})
+}
+
+// PlanImport is the plan of an import, whose source was verified.
+func PlanImport(who, why, name string, end ExportEnd) *Plan {
+	return &Plan{Job: Job{Kind: schemas.RunImport, Who: who, Why: why, Export: name},
+		Selection: &Selection{Count: end.Letters}, Write: end.Letters}
+}
+
+// imports writes the letters of an export as they were, each into the partition of
+// its endpoint. To do it again does no harm: the keys are the same.
+func (r *runner) imports(ctx context.Context) error {
+	n, err := r.store.reader.Partitions(ctx, r.store.topic)
+	if err != nil {
+		return r.store.explain(err, r.store.topic, "Write")
+	}
+	if _, err := r.opts.Source.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	_, err = ReadExport(r.opts.Source, func(rec schemas.Record) error {
+		l, err := schemas.ParseLetter(rec)
+		if err != nil {
+			return err
+		}
+		if err := r.live(ctx); err != nil {
+			return err
+		}
+		weight := int64(min(len(rec.Value)+entryWeight, inFlightBytes))
+		if err := r.room.Acquire(ctx, weight); err != nil {
+			return err
+		}
+		m := kafka.Message{Topic: r.store.topic, Partition: rec.Partition % n, Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
+		if l.EndpointID != "" {
+			m.Partition = kafka.Partition([]byte(l.EndpointID), n)
+		}
+		r.writer.Write(m, func(res kafka.Written) {
+			switch {
+			case res.Err == nil:
+				r.written.Add(1)
+			case errors.Is(res.Err, kafka.ErrTooLarge):
+				r.skip(SkipTooLarge)
+			}
+			r.room.Release(weight)
+		})
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,337 @@
+package dlq
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+const (
+	inFlightBytes = 24 << 20 // of letters whose tombstone is not acknowledged
+	entryWeight   = 2 << 10  // of a letter beside its payload
+	goneEvery     = time.Second
+)
+
+// replayer writes letters to deliveries: write, ack, tombstone, ack.
+type replayer struct {
+	*runner
+	partitions int32 // of deliveries
+	outcomes   *follower
+
+	mu     sync.Mutex
+	gone   seen               // keys that others settled meanwhile
+	failed map[string]bool    // endpoints whose canary was not delivered
+	sent   map[place]struct{} // canaries
+}
+
+type place struct {
+	part   int32
+	offset int64
+}
+
+func (r *runner) replay(ctx context.Context, outcomes *follower) error {
+	n, err := r.store.reader.Partitions(ctx, r.store.names.Deliveries())
+	if err != nil {
+		return r.store.explain(err, r.store.names.Deliveries(), "Write")
+	}
+	rp := &replayer{runner: r, partitions: n, outcomes: outcomes, sent: map[place]struct{}{}}
+	side, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { rp.watchOthers(side) })
+	defer wg.Wait()
+	defer end()
+	if r.plan.Job.Canary {
+		if err := rp.canaries(ctx); err != nil {
+			return err
+		}
+	}
+	if r.plan.Job.EndpointRate > 0 {
+		err = rp.allInSlots(ctx)
+	} else {
+		err = rp.all(ctx, r.plan.offsets, rp.send)
+	}
+	return err
+}
+
+// all reads all partitions at the same time, so that no owner gets all of it at once.
+func (r *runner) all(ctx context.Context, offsets map[int32][]int64, fn func(context.Context, *Entry) error) error {
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	chunk := chunkFor(min(16, len(offsets)))
+	for _, p := range slices.Sorted(maps.Keys(offsets)) {
+		group.Go(func() error {
+			return r.store.reread(gctx, p, offsets[p], chunk, func(e *Entry) error { return fn(gctx, e) })
+		})
+	}
+	return group.Wait()
+}
+
+// allInSlots gives every letter the next slot of its endpoint. What would have to
+// wait beyond the horizon is left for another reading, so that one endpoint with
+// many letters does not stand in the way of the others.
+func (rp *replayer) allInSlots(ctx context.Context) error {
+	q := newQueue()
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return q.run(gctx, rp.send) })
+	group.Go(func() error {
+		defer q.close()
+		offsets := rp.plan.offsets
+		for len(offsets) > 0 {
+			began := time.Now()
+			left, err := rp.pass(gctx, offsets, q)
+			if err != nil {
+				return err
+			}
+			offsets = left
+			if len(left) == 0 {
+				break
+			}
+			select { // a reading of everything must not be most of the work
+			case <-time.After(max(horizon/2, time.Since(began))):
+			case <-gctx.Done():
+				return gctx.Err()
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+func (rp *replayer) pass(ctx context.Context, offsets map[int32][]int64, q *queue) (map[int32][]int64, error) {
+	var mu sync.Mutex
+	left := map[int32][]int64{}
+	err := rp.all(ctx, offsets, func(ctx context.Context, e *Entry) error {
+		if rp.refuse(e) {
+			return nil
+		}
+		at, ok := rp.pace.slot(rp.target(e), time.Now())
+		if !ok {
+			mu.Lock()
+			left[e.Partition] = append(left[e.Partition], e.Offset)
+			mu.Unlock()
+			return nil
+		}
+		return q.put(ctx, at, e)
+	})
+	return left, err
+}
+
+func (rp *replayer) target(e *Entry) string {
+	if to := rp.plan.Job.ToEndpoint; to != "" {
+		return to
+	}
+	return e.EndpointID
+}
+
+// refuse reports whether a letter is not to be written, and counts why if that was
+// not known when it was planned.
+func (rp *replayer) refuse(e *Entry) bool {
+	if rp.plan.skips(e.EndpointID) != "" {
+		return true // counted already
+	}
+	rp.mu.Lock()
+	_, canary := rp.sent[place{e.Partition, e.Offset}]
+	failed := rp.failed[e.EndpointID]
+	rp.mu.Unlock()
+	switch {
+	case canary:
+		return true
+	case failed:
+		rp.skip(SkipCanary)
+		return true
+	}
+	return false
+}
+
+// send writes one letter when its time has come. It returns before it is acknowledged.
+func (rp *replayer) send(ctx context.Context, e *Entry) error {
+	if rp.plan.Job.EndpointRate == 0 && rp.refuse(e) {
+		return nil
+	}
+	return rp.write(ctx, e)
+}
+
+func (rp *replayer) write(ctx context.Context, e *Entry) error {
+	if err := rp.live(ctx); err != nil {
+		return err
+	}
+	if err := rp.pace.wait(ctx); err != nil {
+		return err
+	}
+	weight := int64(min(e.Size+entryWeight, inFlightBytes))
+	if err := rp.room.Acquire(ctx, weight); err != nil {
+		return err
+	}
+	if rp.isGone(e) { // as late as can be
+		rp.room.Release(weight)
+		rp.skip(SkipSettled)
+		return nil
+	}
+	d := revive(e, rp.run.ID, rp.plan.Job.ToEndpoint, time.Now())
+	m := kafka.Message{Topic: rp.store.names.Deliveries(), Partition: kafka.Partition([]byte(d.EndpointID), rp.partitions),
+		Key: []byte(d.EndpointID), Value: d.Payload, Headers: d.Headers()}
+	if rp.outcomes != nil {
+		rp.outcomes.expect(&d)
+	}
+	rp.writer.Write(m, func(res kafka.Written) {
+		if res.Err != nil {
+			rp.room.Release(weight)
+			if errors.Is(res.Err, kafka.ErrTooLarge) {
+				rp.skip(SkipTooLarge)
+			}
+			if rp.outcomes != nil {
+				rp.outcomes.forget(&d)
+			}
+			return
+		}
+		rp.written.Add(1)
+		rp.settle(e, settledReplayed, weight)
+	})
+	return nil
+}
+
+// settle writes the tombstone of a letter.
+func (r *runner) settle(e *Entry, how string, weight int64) {
+	r.writer.Write(tombstone(r.store.topic, e, r.run.ID, how), func(res kafka.Written) {
+		if res.Err == nil {
+			r.settled.Add(1)
+		}
+		r.room.Release(weight)
+	})
+}
+
+// drain waits until all that was written is settled.
+func (r *runner) drain(ctx context.Context) error {
+	if err := r.room.Acquire(ctx, inFlightBytes); err != nil {
+		return err
+	}
+	r.room.Release(inFlightBytes)
+	return nil
+}
+
+func (rp *replayer) isGone(e *Entry) bool {
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	return rp.gone.n > 0 && rp.gone.has(hashOf(e.rec.Key))
+}
+
+// watchOthers reads what is written to the topic meanwhile: a letter that another
+// run settles is not replayed a second time, also when that was long ago by the time
+// its turn comes.
+func (rp *replayer) watchOthers(ctx context.Context) {
+	at := maps.Clone(rp.plan.Snapshot)
+	tick := time.NewTicker(goneEvery)
+	defer tick.Stop()
+	for {
+		if err := rp.lookAtOthers(ctx, at); err != nil && ctx.Err() == nil {
+			rp.store.log.Warn("what others settle cannot be read, trying again", "run", rp.run.ID, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (rp *replayer) lookAtOthers(ctx context.Context, at Snapshot) error {
+	ends, err := rp.store.reader.Ends(ctx, rp.store.topic)
+	if err != nil {
+		return err
+	}
+	own := []byte(rp.run.ID)
+	for p := range rp.plan.offsets {
+		if int(p) >= len(ends) || at[p] >= ends[p] {
+			continue
+		}
+		err := rp.store.reader.ReadForwards(ctx, rp.store.topic, p, at[p], ends[p], 1<<20, func(recs []schemas.Record) error {
+			rp.mu.Lock()
+			defer rp.mu.Unlock()
+			for i := range recs {
+				if recs[i].Value == nil && !carries(recs[i].Headers, schemas.HeaderRun, own) {
+					rp.gone.add(hashOf(recs[i].Key))
+				}
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		at[p] = ends[p]
+	}
+	return nil
+}
+
+func carries(headers []schemas.Header, key string, value []byte) bool {
+	for i := range headers {
+		if headers[i].Key == key && bytes.Equal(headers[i].Value, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// canaries sends the oldest letter of each endpoint and waits for what its first
+// attempt comes to. Endpoints where it was not delivered get no more.
+func (rp *replayer) canaries(ctx context.Context) error {
+	first := map[int32][]int64{}
+	for _, id := range slices.Sorted(maps.Keys(rp.plan.Shares)) {
+		share := rp.plan.Shares[id]
+		if rp.plan.skips(id) == "" {
+			first[share.part] = append(first[share.part], share.first)
+			rp.sent[place{share.part, share.first}] = struct{}{}
+			if rp.plan.Job.ToEndpoint != "" {
+				break // all go to one endpoint: one is enough
+			}
+		}
+	}
+	for p := range first {
+		slices.Sort(first[p])
+	}
+	rp.outcomes.note(true)
+	if err := rp.all(ctx, first, rp.write); err != nil {
+		return err
+	}
+	if err := rp.drain(ctx); err != nil {
+		return err
+	}
+	delivered, err := rp.outcomes.first(ctx, rp.opts.CanaryWait)
+	if err != nil {
+		return fmt.Errorf("waiting for the canaries: %w", err)
+	}
+	rp.outcomes.note(rp.opts.Wait)
+	rp.mu.Lock()
+	defer rp.mu.Unlock()
+	rp.failed = map[string]bool{}
+	for id := range rp.plan.Shares {
+		target := id
+		if rp.plan.Job.ToEndpoint != "" {
+			target = rp.plan.Job.ToEndpoint
+		}
+		rp.failed[id] = !delivered[target]
+	}
+	return nil
+}
+
+// detach makes an entry whose bytes are its own, so that a letter that waits does not
+// keep all that was fetched with it.
+func (e *Entry) detach() *Entry {
+	c := *e
+	c.Payload = bytes.Clone(e.Payload)
+	c.Extra = slices.Clone(e.Extra)
+	for i := range c.Extra {
+		c.Extra[i].Value = bytes.Clone(c.Extra[i].Value)
+	}
+	c.rec = schemas.Record{Partition: e.rec.Partition, Offset: e.rec.Offset, Key: bytes.Clone(e.rec.Key)}
+	return &c
+}

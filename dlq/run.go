@@ -1,0 +1,286 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+const (
+	watchEvery  = time.Second              // how often a runner looks whether it was cancelled
+	silentAfter = schemas.RunStale * 5 / 6 // without a beat a runner writes nothing more
+	drainFor    = 10 * time.Second         // for acknowledgements, after it was ended
+)
+
+// Options are what a run needs beside its plan. The zero value is good.
+type Options struct {
+	Started    func(run schemas.Run) // once the run is claimed
+	Progress   func(Progress)        // four times a second, from one goroutine, and once at the end
+	Stdout     io.Writer             // where a discard's export goes whose name is "-"
+	Source     io.ReadSeeker         // import: the export
+	CanaryWait time.Duration         // for the outcomes of canaries; default two minutes
+	Wait       bool                  // then follow the outcomes of what was written
+	WaitFor    time.Duration         // at most; 0: for ever
+	Following  func(Outcomes)        // while waiting, once a second
+}
+
+// Progress is how far a run has come.
+type Progress struct {
+	Run     string
+	Total   int64 // to be written by this runner
+	Written int64 // acknowledged
+	Settled int64 // tombstoned too
+	Skipped int64
+	Rate    float64 // allowed now; 0: unlimited
+}
+
+// Report is what became of a run.
+type Report struct {
+	Run      schemas.Run
+	Settled  int64
+	Outcomes *Outcomes // where Options.Wait was given
+}
+
+// runner is one process at work on one run.
+type runner struct {
+	store  *Store
+	runs   *Runs
+	plan   *Plan
+	opts   Options
+	writer *kafka.Writer
+	stop   context.CancelCauseFunc
+
+	run     schemas.Run // as it was claimed; only State and Error change later
+	written atomic.Int64
+	settled atomic.Int64
+	lastOK  atomic.Int64 // unix ns of the last beat that was written
+
+	mu      sync.Mutex // guards skipped
+	skipped map[string]int64
+
+	pace *pace
+	room *semaphore.Weighted // bytes of letters that are written and not settled
+}
+
+// Execute claims a run for the plan, or takes the resumed one over, and does it. It
+// returns when all is acknowledged, or after ctx ended, as soon as what was under
+// way is. The error is nil only if the run is done; ErrCancelled (by another
+// shell), ErrTaken, *BusyError and the end of ctx can be told apart with errors.Is.
+func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Options) (Report, error) {
+	r := &runner{store: s, runs: runs, plan: plan, opts: opts, skipped: map[string]int64{}}
+	if err := r.claim(ctx); err != nil {
+		return Report{}, s.explain(err, s.names.Runs(), "Write")
+	}
+	maps.Copy(r.skipped, plan.Skip)
+	if opts.Started != nil {
+		opts.Started(r.run)
+	}
+	w, err := kafka.NewWriter(s.cfg)
+	if err != nil {
+		return Report{Run: r.run}, err
+	}
+	r.writer = w
+	work, stop := context.WithCancelCause(ctx)
+	r.stop = stop
+	r.room = semaphore.NewWeighted(inFlightBytes)
+	r.pace = newPace(plan.Job.Rate, plan.Job.EndpointRate)
+	var outcomes *follower
+	if opts.Wait || plan.Job.Canary {
+		if outcomes, err = s.follow(ctx, r.run.ID, plan); err != nil {
+			err = fmt.Errorf("the outcomes cannot be followed: %w", err)
+		}
+	}
+	if err == nil {
+		err = r.work(work, outcomes)
+	}
+	if cause := context.Cause(work); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = cause
+	}
+	stop(nil)
+	err = r.finish(ctx, err)
+	rep := Report{Run: r.snapshot(), Settled: r.settled.Load()}
+	if err == nil && opts.Wait {
+		rep.Outcomes, err = outcomes.wait(ctx, opts)
+	}
+	return rep, err
+}
+
+func (r *runner) claim(ctx context.Context) (err error) {
+	job := &r.plan.Job
+	if job.resume == "" {
+		if r.run, err = r.plan.record(); err != nil {
+			return err
+		}
+		err = r.runs.claim(ctx, &r.run, job.Force)
+	} else {
+		r.run, err = r.runs.reclaim(ctx, job.resume, job.Who, job.Force)
+		// The last record of a runner that was killed is up to five seconds old; what
+		// is settled is known better from what is left.
+		r.run.Counts.Written = max(r.run.Counts.Written, job.matched-r.plan.Total())
+	}
+	r.lastOK.Store(time.Now().UnixNano())
+	return err
+}
+
+// work does the job beside the goroutines that keep its record.
+func (r *runner) work(ctx context.Context, outcomes *follower) error {
+	side, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { r.beats(side) })
+	wg.Go(func() { r.watches(side) })
+	wg.Go(func() { r.reports(side) })
+	if r.plan.Job.Auto {
+		wg.Go(func() { r.adapts(side) })
+	}
+	var err error
+	switch r.plan.Job.Kind { //nolint:exhaustive // a resend is no matter of dead letters
+	case schemas.RunReplay:
+		err = r.replay(ctx, outcomes)
+	case schemas.RunDiscard:
+		err = r.discard(ctx)
+	case schemas.RunImport:
+		err = r.imports(ctx)
+	default:
+		err = fmt.Errorf("a run cannot be a %s", r.plan.Job.Kind)
+	}
+	if err == nil {
+		err = r.drain(ctx)
+	}
+	end()
+	wg.Wait()
+	return err
+}
+
+// finish waits for what is under way and writes the last record of the run.
+func (r *runner) finish(ctx context.Context, err error) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	defer cancel()
+	_ = r.drain(closing) // before the writer is closed, which takes no tombstone then
+	if werr := r.writer.Close(closing); err == nil && werr != nil {
+		err = fmt.Errorf("not all writes were acknowledged: %w", werr)
+	}
+	if r.opts.Progress != nil {
+		r.opts.Progress(r.progress())
+	}
+	switch {
+	case errors.Is(err, ErrTaken):
+		return err // it is another runner's record now
+	case err == nil:
+		r.run.State = schemas.RunDone
+	case errors.Is(err, ErrCancelled):
+		r.run.State, r.run.Error = schemas.RunCancelled, schemas.CleanText(err.Error(), 512)
+	case ctx.Err() != nil:
+		r.run.State, r.run.Error = schemas.RunCancelled, "ended by a signal"
+	default:
+		r.run.State, r.run.Error = schemas.RunFailed, schemas.CleanText(err.Error(), 512)
+	}
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	defer cancelLast()
+	if berr := r.runs.beat(last, r.snapshot()); berr != nil {
+		return errors.Join(err, fmt.Errorf("the end of run %s is not recorded: %w", r.run.ID, berr))
+	}
+	return err
+}
+
+func (r *runner) snapshot() schemas.Run {
+	run := r.run
+	run.Counts.Written += r.written.Load()
+	r.mu.Lock()
+	run.Counts.Skipped = maps.Clone(r.skipped)
+	r.mu.Unlock()
+	return run
+}
+
+func (r *runner) skip(why string) {
+	r.mu.Lock()
+	r.skipped[why]++
+	r.mu.Unlock()
+}
+
+// beats rewrites the record. A runner that cannot, writes nothing more after a
+// while: somebody else may take the run over.
+func (r *runner) beats(ctx context.Context) {
+	tick := time.NewTicker(schemas.RunBeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		began := time.Now()
+		switch err := r.runs.beat(ctx, r.snapshot()); {
+		case err == nil:
+			r.lastOK.Store(began.UnixNano())
+		case errors.Is(err, ErrTaken):
+			r.stop(err)
+			return
+		case ctx.Err() == nil:
+			r.store.log.Warn("the run's record cannot be written, trying again", "run", r.run.ID, "err", err)
+		}
+	}
+}
+
+// live waits while the last beat is so old that another runner may take over.
+func (r *runner) live(ctx context.Context) error {
+	for time.Since(time.Unix(0, r.lastOK.Load())) > silentAfter {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return ctx.Err()
+}
+
+func (r *runner) watches(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if who, wished, err := r.runs.cancelled(ctx, r.run.ID); err == nil && wished {
+			r.stop(fmt.Errorf("%w by %s", ErrCancelled, who))
+			return
+		}
+	}
+}
+
+func (r *runner) reports(ctx context.Context) {
+	if r.opts.Progress == nil {
+		return
+	}
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.opts.Progress(r.progress())
+		}
+	}
+}
+
+func (r *runner) progress() Progress {
+	p := Progress{Run: r.run.ID, Total: r.plan.Write, Written: r.written.Load(), Settled: r.settled.Load(), Rate: r.pace.limit()}
+	r.mu.Lock()
+	for why, n := range r.skipped {
+		p.Skipped += n - r.plan.Skip[why]
+	}
+	r.mu.Unlock()
+	return p
+}

@@ -1,0 +1,207 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Coverage says how much of the topic a reading has seen. It is complete unless the
+// context ended first; then what was found is true, but not all.
+type Coverage struct {
+	Complete   bool
+	Partitions int       // read to their end
+	Of         int       // partitions that can hold what is wanted
+	BackTo     time.Time // everything newer than this was seen; zero if Complete or nothing was
+	Letters    int64     // that were read and not settled
+	Tombstones int64
+	Foreign    int64 // records that are no dead letters: Milena did not write them
+}
+
+// scan is one reading of a partition backwards.
+type scan struct {
+	store  *Store
+	filter *Filter
+	part   int32
+	below  int64 // letters at or above it are not looked at; tombstones are
+	seen   seen
+	visit  func(*Entry) error
+	passed func(time.Time) // tells how far back the reading has come; may be nil
+
+	back    time.Time // running minimum of the times of records
+	cover   Coverage
+	scratch Entry
+}
+
+// errEnough ends the reading of a partition without an error.
+var errEnough = errors.New("enough")
+
+// clockMargin is how far the clocks of dispatchers may be behind those of brokers.
+const clockMargin = 10 * time.Minute
+
+// begins is where a reading backwards ends: the time index says which letters cannot
+// have died after since. A letter is written after its death, so the index errs to
+// the safe side, but for clocks; hence the margin.
+func (s *Store) begins(ctx context.Context, f *Filter, n int) ([]int64, error) {
+	if f.Since.IsZero() {
+		return make([]int64, n), nil
+	}
+	return s.reader.After(ctx, s.topic, f.Since.Add(-clockMargin))
+}
+
+// visit calls the visitor of its partition for each letter that f selects, its limit
+// included. A nil snapshot is the end of now. An Entry is valid during the call, and
+// has its payload only where there is no limit.
+func (s *Store) visit(ctx context.Context, f *Filter, below Snapshot, visitor func(p int32) func(*Entry) error) (Coverage, error) {
+	if f.Limit == 0 {
+		return s.each(ctx, f, below, visitor)
+	}
+	visitors := map[int32]func(*Entry) error{}
+	return s.newest(ctx, f, below, func(e *Entry) error {
+		v := visitors[e.Partition]
+		if v == nil {
+			v = visitor(e.Partition)
+			visitors[e.Partition] = v
+		}
+		return v(e)
+	})
+}
+
+// each reads the partitions that can hold letters of f, several at a time, newest
+// first, and calls their visitors, each from one goroutine; the limit is ignored.
+func (s *Store) each(ctx context.Context, f *Filter, below Snapshot, visitor func(p int32) func(*Entry) error) (Coverage, error) {
+	scans, from, ends, err := s.scans(ctx, f, below)
+	if err != nil {
+		return Coverage{}, err
+	}
+	group, gctx := errgroup.WithContext(ctx)
+	parallel := width(len(scans))
+	group.SetLimit(parallel)
+	for _, sc := range scans {
+		group.Go(func() error {
+			sc.visit = visitor(sc.part)
+			return sc.run(gctx, from[sc.part], ends[sc.part], chunkFor(parallel))
+		})
+	}
+	err = group.Wait()
+	return total(scans), s.partial(ctx, err)
+}
+
+// partial turns the end of the context into no error: Coverage tells of it.
+func (s *Store) partial(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrPartial, context.Cause(ctx))
+	}
+	return s.explain(err, s.topic, "Read")
+}
+
+// ErrPartial: the reading was ended before it was complete. What came with it is
+// true as far as Coverage says.
+var ErrPartial = errors.New("the reading was ended early")
+
+func (s *Store) scans(ctx context.Context, f *Filter, below Snapshot) (scans []*scan, from, ends []int64, err error) {
+	ends, err = s.reader.Ends(ctx, s.topic)
+	if err == nil {
+		from, err = s.begins(ctx, f, len(ends))
+	}
+	if err != nil {
+		return nil, nil, nil, s.explain(err, s.topic, "Read")
+	}
+	for _, p := range partitionsOf(f, int32(len(ends))) {
+		sc := &scan{store: s, filter: f, part: p, below: ends[p]}
+		if below != nil {
+			sc.below = below[p] // a partition that is younger than the snapshot has 0
+		}
+		scans = append(scans, sc)
+	}
+	return scans, from, ends, nil
+}
+
+func total(scans []*scan) Coverage {
+	c := Coverage{Of: len(scans), Complete: true}
+	for _, sc := range scans {
+		c.Letters += sc.cover.Letters
+		c.Tombstones += sc.cover.Tombstones
+		c.Foreign += sc.cover.Foreign
+		if sc.cover.Complete {
+			c.Partitions++
+			continue
+		}
+		c.Complete = false
+		if sc.back.After(c.BackTo) {
+			c.BackTo = sc.back
+		}
+	}
+	if c.Complete {
+		c.BackTo = time.Time{}
+	}
+	return c
+}
+
+func (sc *scan) run(ctx context.Context, from, to int64, chunk int32) error {
+	err := sc.store.reader.ReadBackwards(ctx, sc.store.topic, sc.part, from, to, chunk, func(recs []schemas.Record) error {
+		for i := range recs {
+			if err := sc.record(&recs[i]); err != nil {
+				return err
+			}
+		}
+		if sc.passed != nil {
+			sc.passed(sc.back)
+		}
+		return ctx.Err()
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	sc.cover.Complete = err == nil
+	sc.seen = seen{} // given back before the next partition is begun
+	return err
+}
+
+func (sc *scan) record(rec *schemas.Record) error {
+	if sc.back.IsZero() || rec.Timestamp.Before(sc.back) {
+		sc.back = rec.Timestamp
+	}
+	if rec.Value == nil {
+		sc.cover.Tombstones++
+		sc.seen.add(hashOf(rec.Key))
+		return nil
+	}
+	if rec.Offset >= sc.below || !sc.seen.add(hashOf(rec.Key)) {
+		return nil
+	}
+	e := &sc.scratch
+	if err := e.read(rec); err != nil {
+		sc.cover.Foreign++
+		return nil
+	}
+	sc.cover.Letters++
+	if !sc.filter.Match(&e.Letter, e.Written) {
+		return nil
+	}
+	return sc.visit(e)
+}
+
+// read fills an entry from a record, whose bytes it shares.
+func (e *Entry) read(rec *schemas.Record) error {
+	l, err := schemas.ParseLetter(*rec)
+	if err != nil {
+		return err
+	}
+	*e = Entry{Letter: l, Written: rec.Timestamp, Size: len(l.Payload), SameWay: diedTheSameWay(&l), rec: *rec}
+	return nil
+}
+
+// keep makes an entry that shares nothing with what was fetched: the payload and the
+// producer's headers are dropped.
+func (e *Entry) keep() Entry {
+	k := *e
+	k.Payload, k.Extra = nil, nil
+	k.rec = schemas.Record{Partition: e.rec.Partition, Offset: e.rec.Offset}
+	return k
+}

@@ -1,0 +1,167 @@
+package dlq
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Selection is which letters a job is about: their offsets, 8 bytes a letter, and
+// what a preview says of them.
+type Selection struct {
+	Snapshot Snapshot
+	Count    int64
+	Bytes    int64
+	Oldest   time.Time // death
+	Newest   time.Time
+	Shares   map[string]*Share // by endpoint id
+	Unfit    map[string]int64  // why, how many: selected by the filter, but not to be sent; not in Count
+	Coverage Coverage
+
+	offsets map[int32][]int64 // ascending
+}
+
+// Share is what belongs to one endpoint.
+type Share struct {
+	Count   int64
+	Reasons map[schemas.Reason]int64
+
+	part  int32 // where its oldest letter is
+	first int64
+}
+
+// Total is what the filter selects, what is unfit included.
+func (s *Selection) Total() int64 {
+	n := s.Count
+	for _, c := range s.Unfit {
+		n += c
+	}
+	return n
+}
+
+// selected is a Selection that is being made, by one partition.
+type selected struct {
+	Selection
+	unfit func(*Entry) string
+	list  []int64
+	part  int32
+}
+
+func (s *selected) add(e *Entry) error {
+	if why := s.unfit(e); why != "" {
+		s.Unfit[why]++
+		return nil
+	}
+	s.Count++
+	s.Bytes += int64(e.Size)
+	if s.Oldest.IsZero() || e.DiedAt.Before(s.Oldest) {
+		s.Oldest = e.DiedAt
+	}
+	if e.DiedAt.After(s.Newest) {
+		s.Newest = e.DiedAt
+	}
+	share := s.Shares[e.EndpointID]
+	if share == nil {
+		share = &Share{Reasons: map[schemas.Reason]int64{}}
+		s.Shares[e.EndpointID] = share
+	}
+	share.Count++
+	share.Reasons[e.Reason]++
+	share.part, share.first = e.Partition, e.Offset // they come newest first
+	s.list = append(s.list, e.Offset)
+	return nil
+}
+
+// choose reads which letters f selects below a snapshot. unfit says why one is not to
+// be taken, or nothing.
+func (s *Store) choose(ctx context.Context, f Filter, below Snapshot, unfit func(*Entry) string) (*Selection, error) {
+	var mu sync.Mutex
+	var parts []*selected
+	cover, err := s.visit(ctx, &f, below, func(p int32) func(*Entry) error {
+		sel := &selected{part: p, unfit: unfit}
+		sel.Shares, sel.Unfit = map[string]*Share{}, map[string]int64{}
+		mu.Lock()
+		parts = append(parts, sel)
+		mu.Unlock()
+		return sel.add
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := &Selection{Snapshot: below, Shares: map[string]*Share{}, Unfit: map[string]int64{}, Coverage: cover, offsets: map[int32][]int64{}}
+	for _, p := range parts {
+		all.take(p)
+	}
+	return all, nil
+}
+
+func (s *Selection) take(p *selected) {
+	s.Count += p.Count
+	s.Bytes += p.Bytes
+	if s.Oldest.IsZero() || (!p.Oldest.IsZero() && p.Oldest.Before(s.Oldest)) {
+		s.Oldest = p.Oldest
+	}
+	if p.Newest.After(s.Newest) {
+		s.Newest = p.Newest
+	}
+	for why, n := range p.Unfit {
+		s.Unfit[why] += n
+	}
+	for id, share := range p.Shares {
+		have := s.Shares[id]
+		if have == nil {
+			s.Shares[id] = share
+			continue
+		}
+		have.Count += share.Count
+		for r, n := range share.Reasons {
+			have.Reasons[r] += n
+		}
+	}
+	if len(p.list) > 0 {
+		slices.Reverse(p.list)
+		s.offsets[p.part] = p.list
+	}
+}
+
+// gapWorthSkipping is a number of offsets that are not read when none of them is wanted.
+const gapWorthSkipping = 4096
+
+// reread hands over the letters at ascending offsets of a partition, oldest first,
+// with payload and headers. What has gone meanwhile is left out. An Entry shares its
+// bytes with what was fetched and may be kept for as long as they are needed.
+func (s *Store) reread(ctx context.Context, part int32, offsets []int64, chunk int32, fn func(*Entry) error) error {
+	for len(offsets) > 0 {
+		n := 1
+		for n < len(offsets) && offsets[n]-offsets[n-1] < gapWorthSkipping {
+			n++
+		}
+		span := offsets[:n]
+		offsets = offsets[n:]
+		err := s.reader.ReadForwards(ctx, s.topic, part, span[0], span[len(span)-1]+1, chunk, func(recs []schemas.Record) error {
+			for i := range recs {
+				for len(span) > 0 && span[0] < recs[i].Offset {
+					span = span[1:]
+				}
+				if len(span) == 0 || span[0] != recs[i].Offset {
+					continue
+				}
+				e := new(Entry)
+				if err := e.read(&recs[i]); err != nil {
+					return err // it could be read a moment ago
+				}
+				if err := fn(e); err != nil {
+					return err
+				}
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return s.explain(err, s.topic, "Read")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+// Store is the dead letters of an installation. It holds one client for reading and
+// is safe for concurrent use. Close it.
+type Store struct {
+	cfg    kafka.Config
+	names  schemas.Names
+	topic  string
+	reader *kafka.Reader
+	log    *slog.Logger
+}
+
+// Snapshot is an end offset by partition: what a run may touch lies below.
+type Snapshot map[int32]int64
+
+// AccessError says that the cluster refuses us a topic, and what would mend it.
+type AccessError struct {
+	Topic string
+	Right string // Read or Write
+	Err   error
+}
+
+func (e *AccessError) Error() string {
+	return fmt.Sprintf("not allowed to %s topic %s: %v; an administrator grants it with kafka-acls --add --allow-principal User:<you> --operation %s --topic %s",
+		lower(e.Right), e.Topic, e.Err, e.Right, e.Topic)
+}
+
+func (e *AccessError) Unwrap() error { return e.Err }
+
+func lower(right string) string {
+	if right == "Write" {
+		return "write"
+	}
+	return "read"
+}
+
+// Open makes a Store. Nothing is dialled yet; kafka.Error if the configuration is wrong.
+func Open(cfg kafka.Config) (*Store, error) {
+	cfg = cfg.WithDefaults()
+	reader, err := kafka.NewReader(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{cfg: cfg, names: cfg.Names, topic: cfg.Names.DLQ(), reader: reader, log: cfg.Logger}, nil
+}
+
+// Close closes the client.
+func (s *Store) Close() { s.reader.Close() }
+
+// explain names the ACL that is missing.
+func (s *Store) explain(err error, topic, right string) error {
+	var known *AccessError
+	if errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.As(err, &known) {
+		return &AccessError{Topic: topic, Right: right, Err: err}
+	}
+	return err
+}
+
+// Snapshot is the end of the topic now.
+func (s *Store) Snapshot(ctx context.Context) (Snapshot, error) {
+	ends, err := s.reader.Ends(ctx, s.topic)
+	if err != nil {
+		return nil, s.explain(err, s.topic, "Read")
+	}
+	snap := make(Snapshot, len(ends))
+	for p, end := range ends {
+		snap[int32(p)] = end
+	}
+	return snap, nil
+}
+
+// Resolve completes a filter with what only the topic knows: its retention.
+func (s *Store) Resolve(ctx context.Context, f Filter) (Filter, error) {
+	if f.ExpiresBefore.IsZero() {
+		return f, nil
+	}
+	keep, err := s.Retention(ctx)
+	if err != nil {
+		return f, err
+	}
+	if keep > 0 {
+		f.WrittenBefore = f.ExpiresBefore.Add(-keep)
+	}
+	return f, nil
+}
+
+// Retention is for how long the topic keeps a letter; 0: for ever.
+func (s *Store) Retention(ctx context.Context) (time.Duration, error) {
+	adm, err := s.cfg.NewAdmin()
+	if err != nil {
+		return 0, err
+	}
+	defer adm.Close()
+	configs, err := adm.DescribeTopicConfigs(ctx, s.topic)
+	if err == nil {
+		var rc kadm.ResourceConfig
+		if rc, err = configs.On(s.topic, nil); err == nil {
+			err = rc.Err
+		}
+		for _, c := range rc.Configs {
+			if ms, bad := strconv.ParseInt(c.MaybeValue(), 10, 64); c.Key == "retention.ms" && bad == nil && ms > 0 {
+				return time.Duration(ms) * time.Millisecond, nil
+			}
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("asking for the retention of %s: %w", s.topic, s.explain(err, s.topic, "DescribeConfigs"))
+	}
+	return 0, nil
+}
+
+// partitionsOf are the partitions that can hold letters of a filter, of n.
+func partitionsOf(f *Filter, n int32) []int32 {
+	endpoints := f.endpoints()
+	if len(endpoints) == 0 {
+		all := make([]int32, n)
+		for p := range n {
+			all[p] = p
+		}
+		return all
+	}
+	var out []int32
+	for _, id := range endpoints {
+		out = append(out, kafka.Partition([]byte(id), n))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// width is how many partitions are read at the same time, and chunkFor how many
+// bytes of each are read at once: about 16 MiB are in memory, whatever the topic's size.
+func width(partitions int) int { return max(1, min(partitions, 2*runtime.GOMAXPROCS(0), 8)) }
+
+func chunkFor(parallel int) int32 { return int32(max(128<<10, min(1<<20, (8<<20)/max(1, parallel)))) }
