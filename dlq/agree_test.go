@@ -56,7 +56,7 @@ func generate(w *world, r *rand.Rand, n int) []*letter {
 
 const (
 	queries = 200
-	letters = 400
+	letters = 300
 )
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
@@ -164,14 +164,14 @@ func TestEveryVerbSelectsWhatBruteForceSelects(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", q, err)
 		}
-		if bad := compareVerbs(w, f, expected); bad != "" {
+		if bad := compareVerbs(w, f, expected, i%10 == 0); bad != "" {
 			t.Fatalf("query %d %+v, %d expected: %s", i, q, len(expected), bad)
 		}
 	}
 }
 
 // compareVerbs says which verb does not select what is expected.
-func compareVerbs(w *world, f Filter, expected []*letter) string {
+func compareVerbs(w *world, f Filter, expected []*letter, dryRun bool) string {
 	want := keysOf(expected)
 	n, cover, err := w.store.Count(w.ctx(), f)
 	if err != nil || !cover.Complete || n != int64(len(want)) {
@@ -187,13 +187,14 @@ func compareVerbs(w *world, f Filter, expected []*letter) string {
 	if bad := compareGroups(sum, expected); bad != "" {
 		return bad
 	}
-	plan := w.plan(Job{Filter: f})
-	if plan.Total() != n || plan.Write != n {
-		return fmt.Sprintf("dry run: %d, %d to be written", plan.Total(), plan.Write)
+	if dryRun { // which looks at the endpoints too
+		if plan := w.plan(Job{Filter: f}); plan.Total() != n || plan.Write != n {
+			return fmt.Sprintf("dry run: %d, %d to be written", plan.Total(), plan.Write)
+		}
 	}
 	sel, err := w.store.Select(w.ctx(), f)
-	if err != nil {
-		return err.Error()
+	if err != nil || sel.Total() != n {
+		return fmt.Sprintf("select: %+v %v", sel, err)
 	}
 	var buf bytes.Buffer
 	if _, err := w.store.Export(w.ctx(), &buf, sel, f); err != nil {
@@ -256,7 +257,7 @@ func TestALimitTakesTheSameNewestInEveryVerb(t *testing.T) {
 		if len(chosen) != min(limit, 200) {
 			t.Fatalf("limit %d: %d listed", limit, len(chosen))
 		}
-		if bad := compareVerbs(w, f, chosen); bad != "" {
+		if bad := compareVerbs(w, f, chosen, true); bad != "" {
 			t.Errorf("limit %d: %s", limit, bad)
 		}
 	}

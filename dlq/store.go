@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -25,6 +26,9 @@ type Store struct {
 	topic  string
 	reader *kafka.Reader
 	log    *slog.Logger
+
+	mu   sync.Mutex // guards keep
+	keep *time.Duration
 }
 
 // Snapshot is an end offset by partition: what a run may touch lies below.
@@ -101,8 +105,21 @@ func (s *Store) Resolve(ctx context.Context, f Filter) (Filter, error) {
 	return f, nil
 }
 
-// Retention is for how long the topic keeps a letter; 0: for ever.
+// Retention is for how long the topic keeps a letter; 0: for ever. It is asked once.
 func (s *Store) Retention(ctx context.Context) (time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keep == nil {
+		keep, err := s.retention(ctx)
+		if err != nil {
+			return 0, err
+		}
+		s.keep = &keep
+	}
+	return *s.keep, nil
+}
+
+func (s *Store) retention(ctx context.Context) (time.Duration, error) {
 	adm, err := s.cfg.NewAdmin()
 	if err != nil {
 		return 0, err

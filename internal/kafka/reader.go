@@ -24,6 +24,7 @@ type Reader struct {
 	cl     *kgo.Client
 	adm    *kadm.Client
 	opts   readerOptions
+	unpack kgo.Decompressor // one for all: it keeps its buffers, of megabytes, in pools
 	read   atomic.Int64
 	mu     sync.Mutex // guards topics
 	topics map[string]topicLeaders
@@ -57,7 +58,7 @@ func NewReader(cfg Config, opts ...ReaderOption) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{cl: cl, adm: kadm.NewClient(cl), opts: o, topics: map[string]topicLeaders{}}, nil
+	return &Reader{cl: cl, adm: kadm.NewClient(cl), opts: o, unpack: kgo.DefaultDecompressor(), topics: map[string]topicLeaders{}}, nil
 }
 
 // Close closes the client; calls in flight fail.
@@ -162,7 +163,7 @@ func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.
 	}
 	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: offset, Topic: topic, Partition: rp.Partition, IsolationLevel: kgo.ReadCommitted(),
-	}, rp, kgo.DefaultDecompressor(), nil)
+	}, rp, r.unpack, nil)
 	r.read.Add(int64(len(rp.RecordBatches)))
 	f := Fetched{Next: max(next, offset), HighWatermark: fp.HighWatermark, Committed: fp.LastStableOffset, LogStart: fp.LogStartOffset, Bytes: len(rp.RecordBatches)}
 	if f.Committed < 0 { // a broker without transactions
