@@ -12,14 +12,12 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
 
 const (
 	watchEvery  = time.Second              // how often a runner looks whether it was cancelled
 	silentAfter = schemas.RunStale * 5 / 6 // without a beat a runner writes nothing more
-	drainFor    = 10 * time.Second         // for acknowledgements, after it was ended
 )
 
 // Options are what a run needs beside its plan. The zero value is good.
@@ -57,7 +55,7 @@ type runner struct {
 	runs   *Runs
 	plan   *Plan
 	opts   Options
-	writer *kafka.Writer
+	writer writer
 	stop   context.CancelCauseFunc
 
 	run     schemas.Run // as it was claimed; only State and Error change later
@@ -85,7 +83,7 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	if opts.Started != nil {
 		opts.Started(r.run)
 	}
-	w, err := kafka.NewWriter(s.cfg)
+	w, err := s.newWriter()
 	if err != nil {
 		return Report{Run: r.run}, err
 	}
@@ -163,7 +161,7 @@ func (r *runner) work(ctx context.Context, outcomes *follower) error {
 
 // finish waits for what is under way and writes the last record of the run.
 func (r *runner) finish(ctx context.Context, err error) error {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.store.drainFor)
 	defer cancel()
 	_ = r.drain(closing) // before the writer is closed, which takes no tombstone then
 	if werr := r.writer.Close(closing); err == nil && werr != nil {
@@ -184,7 +182,7 @@ func (r *runner) finish(ctx context.Context, err error) error {
 	default:
 		r.run.State, r.run.Error = schemas.RunFailed, schemas.CleanText(err.Error(), 512)
 	}
-	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), r.store.drainFor)
 	defer cancelLast()
 	if berr := r.runs.beat(last, r.snapshot()); berr != nil {
 		return errors.Join(err, fmt.Errorf("the end of run %s is not recorded: %w", r.run.ID, berr))

@@ -27,6 +27,9 @@ type Store struct {
 	reader *kafka.Reader
 	log    *slog.Logger
 
+	newWriter func() (writer, error)
+	drainFor  time.Duration // for acknowledgements, after a run was ended
+
 	mu   sync.Mutex // guards keep
 	keep *time.Duration
 }
@@ -62,7 +65,15 @@ func Open(cfg kafka.Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{cfg: cfg, names: cfg.Names, topic: cfg.Names.DLQ(), reader: reader, log: cfg.Logger}, nil
+	s := &Store{cfg: cfg, names: cfg.Names, topic: cfg.Names.DLQ(), reader: reader, log: cfg.Logger, drainFor: 10 * time.Second}
+	s.newWriter = func() (writer, error) { return kafka.NewWriter(cfg) }
+	return s, nil
+}
+
+// writer is the part of kafka.Writer that a run needs.
+type writer interface {
+	Write(m kafka.Message, done func(kafka.Written))
+	Close(ctx context.Context) error
 }
 
 // Close closes the client.

@@ -57,7 +57,7 @@ func newWorld(t *testing.T, opts ...testkit.FakeOption) *world {
 	w.cfg = kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	w.store = w.open()
 	var err error
-	if w.writer, err = kafka.NewWriter(w.cfg); err != nil {
+	if w.writer, err = kafka.NewWriter(w.cfg, kafka.WithCompression(kafka.CompressionNone)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.writer.Close(w.within(10 * time.Second)) })

@@ -1,0 +1,425 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+func TestAReplayedLetterIsTheSameEventWithAFreshLife(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	d := w.delivery("ep_1")
+	d.Event.Subject, d.Event.Tenant, d.Traceparent, d.Tracestate = "s", "acme", "00-1-2-01", "a=b"
+	d.Extra = []schemas.Header{{Key: "x-own", Value: []byte{0, 255}}}
+	d.Generation, d.NotBefore, d.HopUntil, d.Forwards, d.Run = 3, time.Now().Add(-time.Hour), time.Now(), 1, "run-old"
+	l := w.die(d, schemas.ReasonExhausted, time.Now())
+	w.flush()
+	before := time.Now().Truncate(time.Millisecond)
+	rep := w.execute(Job{Who: "anna", Why: "mended"}, Options{})
+	got := w.deliveries()
+	if len(got) != 1 {
+		t.Fatalf("%d deliveries", len(got))
+	}
+	g := got[0]
+	if g.ID() != l.ID() || g.Generation != 4 || g.Attempt != 0 || !g.FirstAttempt.IsZero() || !g.NotBefore.IsZero() || !g.HopUntil.IsZero() ||
+		g.Forwards != 0 || g.LastStatus != 0 || g.Error != "" || g.Run != rep.Run.ID || g.Enqueued.Before(before) {
+		t.Errorf("%+v", g)
+	}
+	if g.Event != l.Event || string(g.Payload) != string(l.Payload) || g.Traceparent != l.Traceparent || g.Tracestate != l.Tracestate ||
+		string(g.Extra[0].Value) != string([]byte{0, 255}) {
+		t.Errorf("%+v", g)
+	}
+	if open := w.letters(Filter{}); len(open) != 0 {
+		t.Errorf("still open: %v", open)
+	}
+	st, err := w.runs().Get(w.ctx(), rep.Run.ID)
+	if err != nil || st.State != schemas.RunDone || st.Counts.Written != 1 || st.Counts.Matched != 1 || st.Who != "anna" || st.Why != "mended" || st.Finished.IsZero() {
+		t.Errorf("%+v %v", st, err)
+	}
+	// It dies again, in the same way.
+	w.written = nil
+	g.LastStatus, g.Error, g.Attempt = l.LastStatus, l.Error, 9
+	w.die(g, l.Reason, time.Now())
+	w.flush()
+	sum, err := w.store.Summary(w.ctx(), Filter{})
+	if err != nil || len(sum.Groups) != 1 || sum.Groups[0].Replayed != 1 || sum.Groups[0].SameWay != 1 {
+		t.Errorf("%+v %v", sum.Groups[0], err)
+	}
+}
+
+// rejecter is an owner whose receiver rejects at once: what is written to deliveries
+// dies again, before or after the tombstone of its old letter.
+func (w *world) rejecter(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	store := w.open()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		at := make([]int64, worldPartitions)
+		for ctx.Err() == nil {
+			ends, err := store.reader.Ends(ctx, w.names.Deliveries())
+			if err != nil {
+				return
+			}
+			for p := range ends {
+				_ = store.reader.ReadForwards(ctx, w.names.Deliveries(), int32(p), at[p], ends[p], 1<<20, func(recs []schemas.Record) error {
+					for _, rec := range recs {
+						if d, err := schemas.ParseDelivery(rec); err == nil {
+							d.Attempt, d.LastStatus = 1, 400
+							l := &letter{Letter: schemas.NewLetter(d, schemas.ReasonRejected, time.Now())}
+							w.put(l)
+						}
+					}
+					return nil
+				})
+				at[p] = ends[p]
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+func TestALetterThatDiesAgainBeforeItsTombstoneIsNotErased(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3")
+	w.many(300, "ep_1", "ep_2", "ep_3")
+	stop := w.rejecter(w.ctx())
+	late := w.wrapWriter(w.store, func(inner writer) writer { return &lateTombstones{writer: inner, by: time.Second} })
+	defer late()
+	rep := w.execute(Job{}, Options{})
+	waitFor(t, func() bool { return len(w.letters(Filter{Replayed: true})) == 300 })
+	stop()
+	open := w.letters(Filter{})
+	if len(open) != 300 || rep.Settled != 300 {
+		t.Fatalf("%d open, %d settled", len(open), rep.Settled)
+	}
+	for _, l := range w.written {
+		if e, ok := open[schemas.LetterKey(l.ID(), 1)]; !ok || e.Reason != schemas.ReasonRejected {
+			t.Fatalf("%s is not there again", l.ID())
+		}
+	}
+}
+
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+func TestARunThatIsKilledAndResumedLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3", "ep_4", "ep_5")
+	w.many(2000, "ep_1", "ep_2", "ep_3", "ep_4", "ep_5")
+	r := rand.New(rand.NewPCG(3, uint64(time.Now().UnixNano()))) //nolint:gosec // a test
+	plan := w.plan(Job{Rate: 4000})
+	var id string
+	repeatsAllowed := 0
+	for kill := range 4 {
+		var unacknowledged int
+		id, unacknowledged = w.kill(plan, 50+r.IntN(400))
+		repeatsAllowed += unacknowledged
+		w.age(id)          // as if half a minute had gone
+		w.many(10, "ep_1") // die after the snapshot
+		st, err := w.runs().Get(w.ctx(), id)
+		if err != nil || st.Word() != "interrupted" {
+			t.Fatalf("kill %d: %s %v", kill, st.Word(), err)
+		}
+		job, err := ResumeJob(st.Run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan = w.plan(job)
+	}
+	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
+	if err != nil || rep.Run.ID != id || rep.Run.State != schemas.RunDone || rep.Run.Counts.Matched != 2000 {
+		t.Fatalf("%+v %v", rep.Run, err)
+	}
+	lives, repeats := w.lives(), 0
+	for i, l := range w.written {
+		n := lives[schemas.LetterKey(l.ID(), 1)]
+		switch {
+		case i < 2000 && n == 0:
+			t.Fatalf("%s is lost", l.ID())
+		case i >= 2000 && n > 0:
+			t.Fatalf("%s died after the snapshot", l.ID())
+		}
+		repeats += max(0, n-1)
+	}
+	if repeats > repeatsAllowed {
+		t.Errorf("%d repeats, %d writes had no acknowledgement", repeats, repeatsAllowed)
+	}
+	if open := w.letters(Filter{}); len(open) != 40 {
+		t.Errorf("%d open, want the 40 that died later", len(open))
+	}
+	t.Logf("%d repeats, %d allowed", repeats, repeatsAllowed)
+}
+
+func TestTwoRunsAtOnceDeliverTheUnion(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3")
+	w.many(900, "ep_1", "ep_2", "ep_3")
+	other := w.open()
+	a := w.plan(Job{Filter: Filter{Endpoints: []string{"ep_1", "ep_2"}}, Rate: 300})
+	b, err := other.Plan(w.ctx(), Job{Kind: schemas.RunReplay, Filter: Filter{Endpoints: []string{"ep_2", "ep_3"}}, Rate: 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := w.runs()
+	started := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := w.store.Execute(w.ctx(), a, runs, Options{Started: func(schemas.Run) { close(started) }}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-started
+	var busy *BusyError
+	if _, err := other.Execute(w.ctx(), b, w.runs(), Options{}); !errors.As(err, &busy) || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("the second run was not refused: %v", err)
+	}
+	b.Job.Force = true
+	rep, err := other.Execute(w.ctx(), b, w.runs(), Options{})
+	if err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	lives, repeats := w.lives(), 0
+	for _, l := range w.written {
+		n := lives[schemas.LetterKey(l.ID(), 1)]
+		if n == 0 {
+			t.Fatalf("%s is lost", l.ID())
+		}
+		repeats += n - 1 // the owner drops them: the same delivery id, generation and attempt
+	}
+	if len(lives) != 900 {
+		t.Errorf("%d deliveries", len(lives))
+	}
+	t.Logf("%d copies, skipped by the second: %v", repeats, rep.Run.Counts.Skipped)
+}
+
+func TestTheRateIsKept(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3")
+	w.many(1500, "ep_1", "ep_2", "ep_3")
+	w.execute(Job{Rate: 500}, Options{})
+	var first, last time.Time
+	for _, rec := range w.read(w.names.Deliveries()) {
+		if first.IsZero() || rec.Timestamp.Before(first) {
+			first = rec.Timestamp
+		}
+		if rec.Timestamp.After(last) {
+			last = rec.Timestamp
+		}
+	}
+	if took := last.Sub(first); took < 2800*time.Millisecond || took > 3800*time.Millisecond {
+		t.Errorf("1500 letters at 500/s took %s", took)
+	}
+}
+
+func TestAnEndpointRateHoldsUpNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2")
+	w.many(300, "ep_1")
+	w.many(20, "ep_2")
+	w.execute(Job{EndpointRate: 100}, Options{})
+	times := map[string][]time.Time{}
+	for _, rec := range w.read(w.names.Deliveries()) {
+		times[string(rec.Key)] = append(times[string(rec.Key)], rec.Timestamp)
+	}
+	span := func(id string) time.Duration {
+		ts := times[id]
+		return ts[len(ts)-1].Sub(ts[0])
+	}
+	if len(times["ep_1"]) != 300 || len(times["ep_2"]) != 20 {
+		t.Fatalf("%d and %d", len(times["ep_1"]), len(times["ep_2"]))
+	}
+	if s := span("ep_1"); s < 2900*time.Millisecond || s > 4*time.Second {
+		t.Errorf("ep_1 took %s", s)
+	}
+	if s := span("ep_2"); s > time.Second {
+		t.Errorf("ep_2 took %s", s)
+	}
+}
+
+func TestWhatCannotBeSentIsSkippedAndCounted(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_good")
+	w.endpointAs(schemas.Endpoint{ID: "ep_off", State: schemas.StateDisabled, Version: 2, EventTypes: []string{"*"}})
+	w.endpointAs(schemas.Endpoint{ID: "ep_gone", State: schemas.StateDeleted, Version: 2})
+	w.many(10, "ep_good", "ep_off", "ep_gone", "ep_nobody", "ep_good")
+	null := w.delivery("ep_good")
+	null.Payload = nil
+	w.die(null, schemas.ReasonMalformed, time.Now())
+	omitted := schemas.NewLetter(w.delivery("ep_good"), schemas.ReasonTooLarge, time.Now())
+	omitted.OmitPayload()
+	w.put(&letter{Letter: omitted})
+	w.die(w.delivery(""), schemas.ReasonMalformed, time.Now())
+	w.flush()
+	plan := w.plan(Job{})
+	want := map[string]int64{SkipDisabled: 2, SkipDeleted: 2, SkipUnknown: 2, SkipNull: 1, SkipOmitted: 1, SkipNowhere: 1}
+	if fmt.Sprint(plan.Skip) != fmt.Sprint(want) || plan.Write != 4 || plan.Total() != 13 {
+		t.Errorf("%v, %d of %d", plan.Skip, plan.Write, plan.Total())
+	}
+	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
+	if err != nil || fmt.Sprint(rep.Run.Counts.Skipped) != fmt.Sprint(want) || rep.Settled != 4 || len(w.letters(Filter{})) != 9 {
+		t.Errorf("%+v %v", rep, err)
+	}
+	rep = w.execute(Job{IncludeDisabled: true}, Options{})
+	if rep.Settled != 6 || len(w.letters(Filter{})) != 3 {
+		t.Errorf("%+v", rep)
+	}
+}
+
+func TestToAnotherEndpoint(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2")
+	w.endpointAs(schemas.Endpoint{ID: "ep_off", State: schemas.StateDisabled, Version: 2})
+	w.many(5, "ep_1")
+	w.flush()
+	var target *TargetError
+	if _, err := w.store.Plan(w.ctx(), Job{Kind: schemas.RunReplay, ToEndpoint: "ep_off"}); !errors.As(err, &target) {
+		t.Errorf("%v", err)
+	}
+	w.execute(Job{ToEndpoint: "ep_2"}, Options{})
+	for i, d := range w.deliveries() {
+		if d.EndpointID != "ep_2" || d.ResendOf != w.written[i].ID() || d.Origin != w.written[i].Origin || d.MessageID() != w.written[i].MessageID() {
+			t.Errorf("%+v", d)
+		}
+	}
+	if len(w.letters(Filter{})) != 0 {
+		t.Error("their letters are still open")
+	}
+}
+
+// answer plays the owner: it writes an attempt for each delivery of a run.
+func (w *world) answer(ctx context.Context, outcome func(*schemas.Delivery) schemas.Outcome) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	store := w.open()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		at := make([]int64, worldPartitions)
+		for ctx.Err() == nil {
+			ends, err := store.reader.Ends(ctx, w.names.Deliveries())
+			if err != nil {
+				return
+			}
+			for p := range ends {
+				_ = store.reader.ReadForwards(ctx, w.names.Deliveries(), int32(p), at[p], ends[p], 1<<20, func(recs []schemas.Record) error {
+					for _, rec := range recs {
+						d, _ := schemas.ParseDelivery(rec)
+						a := schemas.Attempt{DeliveryID: d.ID(), EndpointID: d.EndpointID, Outcome: outcome(&d), Number: 1, Generation: d.Generation, Run: d.Run}
+						w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: rec.Partition, Key: []byte(d.EndpointID), Value: schemas.AppendAttempt(nil, &a)}, nil)
+					}
+					return nil
+				})
+				at[p] = ends[p]
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+func TestACanaryThatIsNotDeliveredSparesTheRest(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_good", "ep_bad")
+	w.many(40, "ep_good", "ep_bad")
+	stop := w.answer(w.ctx(), func(d *schemas.Delivery) schemas.Outcome {
+		if d.EndpointID == "ep_good" {
+			return schemas.OutcomeDelivered
+		}
+		return schemas.OutcomeRetry
+	})
+	defer stop()
+	rep := w.execute(Job{Canary: true}, Options{})
+	if rep.Run.Counts.Skipped[SkipCanary] != 19 || rep.Settled != 21 {
+		t.Errorf("%+v", rep)
+	}
+	if open := w.letters(Filter{}); len(open) != 19 {
+		t.Errorf("%d open", len(open))
+	}
+}
+
+func TestWaitReportsOutcomes(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2")
+	w.many(8, "ep_1", "ep_2")
+	n := 0
+	stop := w.answer(w.ctx(), func(*schemas.Delivery) schemas.Outcome {
+		n++
+		return []schemas.Outcome{schemas.OutcomeDelivered, schemas.OutcomeDead, schemas.OutcomeDuplicate, schemas.OutcomeDelivered}[n%4]
+	})
+	rep, err := w.store.Execute(w.ctx(), w.plan(Job{}), w.runs(), Options{Wait: true})
+	stop()
+	if want := (OutcomeCounts{Delivered: 4, Dead: 2, Duplicate: 2}); !errors.Is(err, ErrUndelivered) || rep.Outcomes == nil || rep.Outcomes.All != want || len(rep.Outcomes.Endpoints) != 2 {
+		t.Errorf("%+v %v", rep.Outcomes, err)
+	}
+	w.many(8, "ep_1", "ep_2")
+	stop = w.answer(w.ctx(), func(*schemas.Delivery) schemas.Outcome { return schemas.OutcomeDelivered })
+	rep, err = w.store.Execute(w.ctx(), w.plan(Job{}), w.runs(), Options{Wait: true})
+	stop()
+	if err != nil || rep.Outcomes.All.Delivered != 8 {
+		t.Errorf("%+v %v", rep.Outcomes, err)
+	}
+	w.many(4, "ep_1")
+	stop = w.answer(w.ctx(), func(*schemas.Delivery) schemas.Outcome { return schemas.OutcomeRetry })
+	rep, err = w.store.Execute(w.ctx(), w.plan(Job{}), w.runs(), Options{Wait: true, WaitFor: time.Second})
+	stop()
+	if !errors.Is(err, ErrUndelivered) || rep.Outcomes.All.Retrying != 4 {
+		t.Errorf("%+v %v", rep.Outcomes, err)
+	}
+}
+
+func TestCancelFromAnotherShellStopsARunWithinTwoSeconds(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(500, "ep_1")
+	plan := w.plan(Job{Rate: 20})
+	started := make(chan string, 1)
+	ended := make(chan error, 1)
+	var rep Report
+	go func() {
+		var err error
+		rep, err = w.store.Execute(w.ctx(), plan, w.runs(), Options{Started: func(r schemas.Run) { started <- r.ID }})
+		ended <- err
+	}()
+	id := <-started
+	shell := w.runs()
+	began := time.Now()
+	if err := shell.Cancel(w.ctx(), id, "ben", "wrong filter"); err != nil {
+		t.Fatal(err)
+	}
+	err := <-ended
+	if took := time.Since(began); !errors.Is(err, ErrCancelled) || took > 3*time.Second {
+		t.Errorf("%v after %s", err, took)
+	}
+	st, err := shell.Get(w.ctx(), id)
+	if err != nil || st.State != schemas.RunCancelled || st.Counts.Written != rep.Settled || !strings.Contains(st.Error, "ben") {
+		t.Errorf("%+v %v", st, err)
+	}
+	if err := shell.Cancel(w.ctx(), id, "ben", ""); !errors.Is(err, ErrFinished) {
+		t.Errorf("%v", err)
+	}
+	// A cancelled run can be resumed; the old wish does not stop it again.
+	job, err := ResumeJob(st.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Rate = 0
+	if rep, err := w.store.Execute(w.ctx(), w.plan(job), w.runs(), Options{}); err != nil || rep.Run.State != schemas.RunDone {
+		t.Errorf("%+v %v", rep, err)
+	}
+	if lives := w.lives(); len(lives) != 500 || len(w.letters(Filter{})) != 0 {
+		t.Errorf("%d deliveries", len(lives))
+	}
+}
