@@ -15,7 +15,7 @@ import (
 // short. It is looked at once a second: how old is the oldest record that the
 // dispatchers have not settled?
 const (
-	autoStart = 100.0    // a second
+	AutoStart = 100.0    // letters a second that an automatic rate begins with
 	autoMost  = 50_000.0 //
 	autoLeast = 1.0
 	autoYoung = 2 * time.Second // up to this age the rate grows by a quarter a second

@@ -170,6 +170,7 @@ func (r *runner) imports(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		key := []byte(l.EndpointID) // none: where its owner would write it too
 		if err := r.live(ctx); err != nil {
 			return err
 		}
@@ -177,10 +178,7 @@ func (r *runner) imports(ctx context.Context) error {
 		if err := r.room.Acquire(ctx, weight); err != nil {
 			return err
 		}
-		m := kafka.Message{Topic: r.store.topic, Partition: rec.Partition % n, Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
-		if l.EndpointID != "" {
-			m.Partition = kafka.Partition([]byte(l.EndpointID), n)
-		}
+		m := kafka.Message{Topic: r.store.topic, Partition: kafka.Partition(key, n), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
 		r.writer.Write(m, func(res kafka.Written) {
 			switch {
 			case res.Err == nil:

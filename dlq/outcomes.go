@@ -36,8 +36,8 @@ func (c *OutcomeCounts) add(o OutcomeCounts) {
 
 // Outcomes are the counts by endpoint, and in all.
 type Outcomes struct {
-	All       OutcomeCounts
-	Endpoints map[string]OutcomeCounts
+	All       OutcomeCounts            `json:"all"`
+	Endpoints map[string]OutcomeCounts `json:"endpoints"`
 }
 
 const (

@@ -35,8 +35,9 @@ func newPace(all, endpoint float64) *pace {
 	return p
 }
 
-// burst is what 20 ms bring: timers are no finer than that under load.
-func burst(r float64) int { return max(1, int(math.Ceil(r/50))) }
+// burst is what 100 ms bring: a process that did not get its turn for so long catches
+// up, and any ten seconds are still within a few per cent.
+func burst(r float64) int { return max(1, int(math.Ceil(r/10))) }
 
 func (p *pace) wait(ctx context.Context) error {
 	if p.all == nil {

@@ -130,6 +130,36 @@ func (p *Plan) Takes() time.Duration {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second)
 }
 
+// View is a plan as JSON shows it.
+type View struct {
+	Matched   int64                   `json:"matched"`
+	Write     int64                   `json:"write"`
+	Skip      map[string]int64        `json:"skip,omitempty"`
+	Bytes     int64                   `json:"payload_bytes"`
+	Oldest    time.Time               `json:"oldest_died_at,omitzero"`
+	Newest    time.Time               `json:"newest_died_at,omitzero"`
+	Endpoints map[string]EndpointView `json:"endpoints"`
+	Takes     schemas.Duration        `json:"takes,omitempty"`
+	Filter    Filter                  `json:"filter"`
+}
+
+// EndpointView is the share of one endpoint.
+type EndpointView struct {
+	Count   int64                    `json:"count"`
+	Reasons map[schemas.Reason]int64 `json:"reasons"`
+	State   *EndpointState           `json:"state,omitempty"`
+}
+
+// View describes the plan.
+func (p *Plan) View() View {
+	v := View{Matched: p.Total(), Write: p.Write, Skip: p.Skip, Bytes: p.Bytes, Oldest: p.Oldest, Newest: p.Newest,
+		Endpoints: map[string]EndpointView{}, Takes: schemas.Duration(p.Takes()), Filter: p.Job.Filter}
+	for id, share := range p.Shares {
+		v.Endpoints[id] = EndpointView{Count: share.Count, Reasons: share.Reasons, State: p.States[id]}
+	}
+	return v
+}
+
 // record is the run that a plan becomes.
 func (p *Plan) record() (schemas.Run, error) {
 	j := &p.Job

@@ -44,9 +44,9 @@ type Progress struct {
 
 // Report is what became of a run.
 type Report struct {
-	Run      schemas.Run
-	Settled  int64
-	Outcomes *Outcomes // where Options.Wait was given
+	Run      schemas.Run `json:"run"`
+	Settled  int64       `json:"settled"`
+	Outcomes *Outcomes   `json:"outcomes,omitempty"` // where Options.Wait was given
 }
 
 // runner is one process at work on one run.

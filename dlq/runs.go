@@ -260,6 +260,23 @@ func (r *Runs) Cancel(ctx context.Context, id, who, why string) error {
 	})
 }
 
+// Ended waits until a run is no longer at work.
+func (r *Runs) Ended(ctx context.Context, id string) (Status, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		st, err := r.Get(ctx, id)
+		if err != nil || st.State != schemas.RunRunning {
+			return st, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return st, ctx.Err()
+		}
+	}
+}
+
 func (r *Runs) changes(run *schemas.Run, action, who, why string) ([]registry.Change, error) {
 	value, err := json.Marshal(run)
 	if err != nil {

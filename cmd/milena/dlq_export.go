@@ -1,0 +1,53 @@
+package main
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+)
+
+func (p *program) dlqExportCommand() *cobra.Command {
+	f := &dlqFlags{}
+	var to string
+	var zip bool
+	cmd := &cobra.Command{Use: "export", Args: cobra.NoArgs,
+		Short: "Write dead letters to a file, byte for byte, that milena dlq import reads",
+		Long: `Write dead letters to a file, byte for byte: JSON lines with key, headers and payload (base64), and a
+last line with their number and a checksum. milena dlq import brings them back.`,
+		Example: "  milena dlq export --endpoint shop-42 --to shop-42.jsonl.gz\n  milena dlq export --since 24h | jq 'select(.line == \"letter\") | .key'"}
+	filterFlags(cmd, &f.query)
+	cmd.Flags().StringVar(&to, "to", dlq.Stdout, "`file` to make (.gz compresses), or - for standard output")
+	cmd.Flags().BoolVar(&zip, "gzip", false, "compress standard output")
+	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
+		sel, err := r.store.Select(cmd.Context(), r.filter)
+		if err != nil {
+			return err
+		}
+		if sel.Count == 0 {
+			r.notef("nothing matched")
+		}
+		if to != dlq.Stdout {
+			if err := r.store.ExportFile(cmd.Context(), to, sel, r.filter); err != nil {
+				return err
+			}
+		} else if err := r.exportTo(r.out, zip, sel); err != nil {
+			return err
+		}
+		r.notef("%d dead letters, %s of payload, exported", sel.Count, sizeText(sel.Bytes))
+		return nil
+	})
+}
+
+func (r *dlqRun) exportTo(w io.Writer, zip bool, sel *dlq.Selection) error {
+	if !zip {
+		_, err := r.store.Export(r.cmd.Context(), w, sel, r.filter)
+		return err
+	}
+	z := gzip.NewWriter(w)
+	_, err := r.store.Export(r.cmd.Context(), z, sel, r.filter)
+	return errors.Join(err, z.Close())
+}

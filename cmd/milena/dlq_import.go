@@ -1,0 +1,66 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+)
+
+func (p *program) dlqImportCommand() *cobra.Command {
+	f := &dlqFlags{}
+	var why string
+	var check bool
+	cmd := &cobra.Command{Use: "import FILE", Args: cobra.ExactArgs(1),
+		Short: "Put exported dead letters back, byte for byte",
+		Long: `Put exported dead letters back, byte for byte. FILE is what milena dlq export or discard wrote, compressed
+or not, or - for standard input. It is read to its end and its checksum compared before anything is
+written. To import it again does no harm.`,
+		Example: "  milena dlq import shop-42.jsonl.gz --because 'discarded by mistake'"}
+	cmd.Flags().StringVar(&why, "because", "", "why; kept with the run and in the audit log")
+	cmd.Flags().BoolVar(&check, "dry-run", false, "only look whether the file is whole")
+	jsonFlag(cmd, &f.json)
+	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
+		file, done, err := p.seekable(args[0])
+		if err != nil {
+			return usage("%w", err)
+		}
+		defer done()
+		end, err := dlq.Verify(file)
+		if err != nil {
+			return err
+		}
+		if !end.Complete {
+			r.notef("milena: the export was ended early: it has not all that was selected then")
+		}
+		if check || end.Letters == 0 {
+			r.notef("%d dead letters, the checksum is right", end.Letters)
+			return nil
+		}
+		return r.execute(cmd.Context(), dlq.PlanImport(actor().Who, why, args[0], end), dlq.Options{Source: file}, f.json)
+	})
+}
+
+// seekable opens a file, or keeps standard input in one, because it is read twice.
+func (p *program) seekable(name string) (file *os.File, done func(), err error) {
+	if name != dlq.Stdout {
+		file, err = os.Open(name)
+		return file, func() { _ = file.Close() }, err
+	}
+	if file, err = os.CreateTemp("", "milena-import-*"); err != nil {
+		return nil, nil, err
+	}
+	done = func() {
+		_ = file.Close()
+		_ = os.Remove(file.Name())
+	}
+	if _, err = io.Copy(file, p.in); err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		done()
+	}
+	return file, done, err
+}

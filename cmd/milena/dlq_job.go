@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/schemas"
+)
+
+// jobFlags are the flags of replay and discard.
+type jobFlags struct {
+	dlqFlags
+	job       dlq.Job
+	opts      dlq.Options
+	all       bool
+	yes       bool
+	max       int64
+	dryRun    bool
+	failEmpty bool
+}
+
+// scriptMost is how many a script may do without saying the number.
+const scriptMost = 10_000
+
+func (f *jobFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.BoolVar(&f.all, "all", false, "all dead letters; needed where there is no filter")
+	fs.StringVar(&f.job.Why, "because", "", "why; kept with the run and in the audit log")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
+	fs.BoolVar(&f.yes, "yes", false, "do not ask")
+	fs.Int64Var(&f.max, "max", 0, "with --yes: refuse if there are more; needed above 10000")
+	fs.BoolVar(&f.failEmpty, "fail-empty", false, "exit code 1 if nothing matches")
+	fs.BoolVar(&f.job.Force, "force", false, "beside a live run on the same endpoints")
+	jsonFlag(cmd, &f.json)
+}
+
+// dlqJob completes a verb that plans, asks and does. check looks at the flags before
+// anything is touched.
+func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *cobra.Command {
+	cmd = p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error {
+		f.job.Filter, f.job.Who = r.filter, actor().Who
+		plan, err := r.store.Plan(cmd.Context(), f.job)
+		if err != nil {
+			return err
+		}
+		if plan.Total() == 0 {
+			r.notef("nothing matched")
+			if f.failEmpty {
+				return &exit{code: exitFailed}
+			}
+			return nil
+		}
+		if err := r.preview(plan, f.json && f.dryRun); err != nil || f.dryRun {
+			return err
+		}
+		if plan.Write == 0 {
+			r.notef("nothing to do")
+			return nil
+		}
+		if err := p.consent(f, plan); err != nil {
+			return err
+		}
+		return r.execute(cmd.Context(), plan, f.opts, f.json)
+	})
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		filter, err := f.query.Resolve(time.Now())
+		switch {
+		case err != nil:
+			return usage("%w", err)
+		case filter.All() && !f.all:
+			return usage("without a filter it would be all dead letters; say --all if that is meant")
+		case !f.yes && !f.dryRun && !p.terminal():
+			return usage("nobody can be asked here; say --yes, or --dry-run to see what would be done")
+		case f.max < 0:
+			return usage("--max %d: want 1 or more", f.max)
+		}
+		if err := check(); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// consent asks, or looks at what a script has said.
+func (p *program) consent(f *jobFlags, plan *dlq.Plan) error {
+	if f.yes {
+		switch {
+		case f.max > 0 && plan.Write > f.max:
+			return usage("%d letters are more than --max %d; nothing was done", plan.Write, f.max)
+		case f.max == 0 && plan.Write > scriptMost:
+			return usage("%d letters are more than %d: say the number, --max %d; nothing was done", plan.Write, scriptMost, plan.Write)
+		}
+		return nil
+	}
+	fmt.Fprintf(p.err, "%s %d letters? [y/N] ", plan.Job.Kind, plan.Write)
+	line, err := bufio.NewReader(p.in).ReadString('\n')
+	if answer := strings.ToLower(strings.TrimSpace(line)); err == nil && (answer == "y" || answer == "yes") {
+		return nil
+	}
+	p.notef("nothing was done")
+	return &exit{code: exitFailed}
+}
+
+// execute does what a plan says and tells how it goes.
+func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, asJSON bool) error {
+	runs := dlq.OpenRuns(r.session.kafka, "cli")
+	defer runs.Close()
+	bar := newProgress(r.err, plan.Write, isTTY(r.err))
+	opts.Started = func(run schemas.Run) { bar.say("run " + run.ID) }
+	opts.Progress = bar.update
+	opts.Following = bar.following
+	opts.Stdout = r.out
+	report, err := r.store.Execute(ctx, plan, runs, opts)
+	bar.end()
+	if report.Run.ID == "" {
+		return err
+	}
+	if asJSON {
+		if jerr := r.writeJSON(report); jerr != nil {
+			return jerr
+		}
+	} else {
+		r.writeReport(&report)
+	}
+	if err != nil && (report.Run.State == schemas.RunCancelled || report.Run.State == schemas.RunFailed) {
+		return fmt.Errorf("%w; milena runs resume %s goes on with it", err, report.Run.ID)
+	}
+	return err
+}
+
+func (r *dlqRun) writeReport(rep *dlq.Report) {
+	r.notef("run %s is %s: %d of %d written, %d settled", rep.Run.ID, rep.Run.State, rep.Run.Counts.Written, rep.Run.Counts.Matched, rep.Settled)
+	writeSkipped(r.program, rep.Run.Counts.Skipped)
+	if rep.Outcomes == nil {
+		return
+	}
+	r.printf("%-26s %10s %10s %10s %10s %10s\n", "ENDPOINT", "DELIVERED", "DEAD AGAIN", "DUPLICATE", "RETRYING", "NOT YET")
+	row := func(name string, c dlq.OutcomeCounts) {
+		r.printf("%-26s %10d %10d %10d %10d %10d\n", dash(name), c.Delivered, c.Dead, c.Duplicate, c.Retrying, c.Open)
+	}
+	for _, id := range sortedKeys(rep.Outcomes.Endpoints) {
+		row(id, rep.Outcomes.Endpoints[id])
+	}
+	row("all", rep.Outcomes.All)
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+)
+
+func (p *program) dlqListCommand() *cobra.Command {
+	f := &dlqFlags{}
+	cmd := &cobra.Command{Use: "list", Args: cobra.NoArgs,
+		Short:   "List dead letters, the newest first",
+		Example: "  milena dlq list --endpoint shop-42 --limit 20\n  milena dlq list --reason rejected --json | jq -r .delivery_id"}
+	filterFlags(cmd, &f.query)
+	jsonFlag(cmd, &f.json)
+	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
+		shown := 0
+		cover, err := r.store.List(cmd.Context(), r.filter, func(e *dlq.Entry) error {
+			shown++
+			if f.json {
+				return r.writeJSON(e.Row())
+			}
+			if shown == 1 {
+				r.printf("%-19s  %-24s  %-17s  %-8s  %8s  %-24s  %s\n", "DIED", "ENDPOINT", "REASON", "ANSWER", "ATTEMPTS", "TYPE", "DELIVERY ID")
+			}
+			return r.writeLetter(e)
+		})
+		if err == nil && shown == 0 {
+			r.notef("nothing matched")
+		}
+		return r.partial(cover, err)
+	})
+}
+
+// writeLetter writes a line as soon as it is known, so columns have fixed widths.
+func (r *dlqRun) writeLetter(e *dlq.Entry) error {
+	attempts := fmt.Sprint(e.Attempt)
+	if e.Generation > 0 {
+		attempts += fmt.Sprintf(" (life %d)", e.Generation+1)
+	}
+	_, err := fmt.Fprintf(r.out, "%-19s  %-24s  %-17s  %-8s  %8s  %-24s  %s\n", clock(e.DiedAt), dash(e.EndpointID), safe(string(e.Reason)),
+		answerOf(e.LastStatus, e.ErrorClass), attempts, dash(cutText(e.Event.Type, 40)), safe(e.ID()))
+	return err
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/schemas"
+)
+
+// preview shows what a plan would do; to stderr, or as JSON to stdout.
+func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
+	if asJSON {
+		return r.writeJSON(plan.View())
+	}
+	out := r.err
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LETTERS\tENDPOINT\tREASONS\tSTATE")
+	ids := slices.SortedFunc(maps.Keys(plan.Shares), func(a, b string) int {
+		return cmp.Or(cmp.Compare(plan.Shares[b].Count, plan.Shares[a].Count), cmp.Compare(a, b))
+	})
+	const most = 40
+	for i, id := range ids {
+		if i == most {
+			fmt.Fprintf(w, "…\tand %d endpoints more\t\t\n", len(ids)-most)
+			break
+		}
+		share := plan.Shares[id]
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", share.Count, dash(id), reasonsText(share), stateText(plan.States[id]))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if plan.Job.ToEndpoint != "" {
+		fmt.Fprintf(out, "all of them go to %s: %s\n", plan.Job.ToEndpoint, stateText(plan.States[plan.Job.ToEndpoint]))
+	}
+	if plan.Count > 0 {
+		fmt.Fprintf(out, "died between %s and %s, %s of payload\n", clock(plan.Oldest), clock(plan.Newest), sizeText(plan.Bytes))
+	}
+	writeSkipped(r.program, plan.Skip)
+	took := ""
+	if t := plan.Takes(); t > 0 {
+		took = ", which takes " + t.String() + " at this rate"
+	}
+	fmt.Fprintf(out, "%d of %d to %s%s\n", plan.Write, plan.Total(), plan.Job.Kind, took)
+	return nil
+}
+
+func reasonsText(share *dlq.Share) string {
+	var parts []string
+	for _, reason := range slices.SortedFunc(maps.Keys(share.Reasons), func(a, b schemas.Reason) int {
+		return cmp.Or(cmp.Compare(share.Reasons[b], share.Reasons[a]), cmp.Compare(a, b))
+	}) {
+		parts = append(parts, fmt.Sprintf("%s %d", safe(string(reason)), share.Reasons[reason]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func stateText(st *dlq.EndpointState) string {
+	if st == nil {
+		return "-"
+	}
+	if st.Skip != "" {
+		text := strings.TrimPrefix(st.Skip, "endpoint_")
+		if st.Why != "" {
+			text += ": " + safe(st.Why)
+		}
+		return text
+	}
+	switch st.Breaker {
+	case "closed":
+		return "ok"
+	case "open", "paused":
+		return "breaker " + st.Breaker + " until " + clock(st.Until)
+	}
+	return st.Breaker + " since " + clock(st.Failing)
+}
+
+func writeSkipped(p *program, skipped map[string]int64) {
+	for _, why := range sortedKeys(skipped) {
+		p.notef("skipped %d: %s", skipped[why], skipText(why))
+	}
+}
+
+func skipText(why string) string {
+	text := map[string]string{
+		dlq.SkipOmitted:  "their payload was left out, so they cannot be sent",
+		dlq.SkipNull:     "their value was null, so there is nothing to send",
+		dlq.SkipNowhere:  "they belong to no endpoint",
+		dlq.SkipDisabled: "their endpoint is disabled (--include-disabled)",
+		dlq.SkipDeleted:  "their endpoint is deleted (--include-disabled)",
+		dlq.SkipUnknown:  "their endpoint is unknown (--include-disabled)",
+		dlq.SkipCanary:   "the first one of their endpoint was not delivered",
+		dlq.SkipTooLarge: "the broker refuses them as too large",
+		dlq.SkipSettled:  "someone else settled them meanwhile",
+	}[why]
+	if text == "" {
+		return safe(why)
+	}
+	return text
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

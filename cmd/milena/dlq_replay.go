@@ -1,0 +1,65 @@
+package main
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/schemas"
+)
+
+func (p *program) dlqReplayCommand() *cobra.Command {
+	f := &jobFlags{}
+	var rate, endpointRate string
+	cmd := &cobra.Command{Use: "replay", Args: cobra.NoArgs,
+		Short: "Send dead letters again: as new deliveries of the same events, with a fresh schedule",
+		Long: `Send dead letters again: as new deliveries of the same events, with a fresh schedule. Shows first what
+would be done and asks; a script says --yes, and --max where there are more than 10,000. What dies after
+the beginning is not touched. Ctrl-C stops cleanly, and milena runs resume goes on. Letters whose
+endpoint is disabled, deleted or unknown are left alone unless --include-disabled is given.`,
+		Example: `  milena dlq replay --endpoint shop-42 --status 5xx --because 'mended, INC-7'
+  milena dlq replay --tenant acme --since 6h --rate 200/s --canary --wait
+  milena dlq replay --all --yes --max 500000 --rate auto`}
+	fs := cmd.Flags()
+	filterFlags(cmd, &f.query)
+	f.add(cmd)
+	fs.StringVar(&rate, "rate", "", "so many a second (500/s), or auto: as fast as live deliveries do not suffer (default unlimited)")
+	fs.StringVar(&endpointRate, "endpoint-rate", "", "so many a second for each endpoint (10/s)")
+	fs.BoolVar(&f.job.Canary, "canary", false, "send one for each endpoint first, and the rest only where that was delivered")
+	fs.DurationVar(&f.opts.CanaryWait, "canary-wait", 2*time.Minute, "how long a canary may take")
+	fs.StringVar(&f.job.ToEndpoint, "to-endpoint", "", "send them to this endpoint instead, signed with its secrets")
+	fs.BoolVar(&f.job.IncludeDisabled, "include-disabled", false, "also for endpoints that are disabled, deleted or unknown")
+	fs.BoolVar(&f.opts.Wait, "wait", false, "wait for the outcomes; exit code 0 only if all were delivered")
+	fs.DurationVar(&f.opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
+	return p.dlqJob(cmd, f, func() (err error) {
+		f.job.Kind = schemas.RunReplay
+		if f.job.ToEndpoint != "" && !schemas.ValidEndpointID(f.job.ToEndpoint) {
+			return usage("--to-endpoint %q: want an endpoint id", f.job.ToEndpoint)
+		}
+		if f.job.Auto = rate == "auto"; f.job.Auto {
+			f.job.Rate = dlq.AutoStart
+		} else if f.job.Rate, err = rateOf("rate", rate); err != nil {
+			return err
+		}
+		f.job.EndpointRate, err = rateOf("endpoint-rate", endpointRate)
+		return err
+	})
+}
+
+// rateOf reads 500/s, 500 or 30/m.
+func rateOf(flag, text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	count, unit, _ := strings.Cut(text, "/")
+	per := map[string]float64{"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}[unit]
+	n, err := strconv.ParseFloat(count, 64)
+	if err != nil || per == 0 || n <= 0 || math.IsInf(n, 0) || math.IsNaN(n) {
+		return 0, usage("--%s %q: want a number a second such as 500/s, or 30/m", flag, text)
+	}
+	return n / per, nil
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/schemas"
+)
+
+func (p *program) dlqShowCommand() *cobra.Command {
+	var curl bool
+	f := &dlqFlags{}
+	cmd := &cobra.Command{Use: "show ID", Args: cobra.ExactArgs(1),
+		Short: "Show one dead letter: every death it has died, headers and payload",
+		Long: `Show one dead letter: every death it has died, headers and payload. ID is a delivery id, a message id
+(webhook-id), or an event id. Of a delivery id also what was replayed or discarded is shown, as long as
+the topic has it. JSON is indented, and nothing in it is reordered or rounded.`,
+		Example: "  milena dlq show webhooks.deliveries-3fa94c1e-7-1042.shop-42\n  milena dlq show webhooks.deliveries-3fa94c1e-7-1042.shop-42 --curl | sh"}
+	cmd.Flags().BoolVar(&curl, "curl", false, "print a curl command that POSTs the last one, signed if the key ring is configured")
+	jsonFlag(cmd, &f.json)
+	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
+		deaths, err := r.store.Show(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if curl {
+			return r.showCurl(&deaths[len(deaths)-1])
+		}
+		for i := range deaths {
+			if f.json {
+				err = r.writeJSON(deathJSON(&deaths[i]))
+			} else {
+				r.showDeath(&deaths[i], i == len(deaths)-1)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func deathJSON(d *dlq.Death) any {
+	type header struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+	}
+	headers := make([]header, len(d.Extra))
+	for i, h := range d.Extra {
+		headers[i] = header{h.Key, string(h.Value)}
+	}
+	return struct {
+		dlq.Row
+		Settled string    `json:"settled,omitempty"`
+		By      string    `json:"settled_by,omitempty"`
+		At      time.Time `json:"settled_at,omitzero"`
+		Headers []header  `json:"headers,omitempty"` // the producer's own
+		Value   []byte    `json:"payload_base64"`
+	}{d.Row(), d.Settled, d.Run, d.At, headers, d.Payload}
+}
+
+func (r *dlqRun) showDeath(d *dlq.Death, last bool) {
+	line := func(name, value string) {
+		if value != "" {
+			r.printf("  %-14s %s\n", name, safe(value))
+		}
+	}
+	state := "open"
+	if d.Settled != "" {
+		state = d.Settled + " on " + clock(d.At) + " by " + d.Run
+	}
+	r.printf("%s\n", safe(d.ID()))
+	line("death", number(int64(d.Generation+1))+", "+state)
+	line("reason", string(d.Reason))
+	line("last answer", answerOf(d.LastStatus, d.ErrorClass))
+	line("error", d.Error)
+	line("attempts", number(int64(d.Attempt)))
+	line("enqueued", timeText(d.Enqueued))
+	line("first attempt", timeText(d.FirstAttempt))
+	line("died", timeText(d.DiedAt))
+	line("endpoint", d.EndpointID)
+	line("tenant", d.Event.Tenant)
+	line("message id", d.MessageID())
+	line("event id", d.Event.ID)
+	line("source", d.Event.Source)
+	line("type", d.Event.Type)
+	line("subject", d.Event.Subject)
+	line("event time", d.Event.Time)
+	line("content type", d.Event.ContentType)
+	line("resend of", d.ResendOf)
+	line("run", d.Entry.Letter.Run)
+	for _, h := range d.Extra {
+		line("header", h.Key+": "+string(h.Value))
+	}
+	if last {
+		r.showPayload(&d.Letter)
+	}
+	r.printf("\n")
+}
+
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return clock(t)
+}
+
+func (r *dlqRun) showPayload(l *schemas.Letter) {
+	text, isJSON := dlq.Pretty(l.Payload)
+	switch {
+	case l.Mark == schemas.PayloadOmitted:
+		r.printf("  the payload was left out: the broker refused the letter with it\n")
+	case l.Mark == schemas.PayloadNull:
+		r.printf("  the record's value was null\n")
+	case len(l.Payload) == 0:
+		r.printf("  the payload is empty\n")
+	case isJSON:
+		r.printf("  payload, %s:\n%s\n", sizeText(int64(len(l.Payload))), safeLines(text))
+	case utf8.Valid(l.Payload):
+		r.printf("  payload, %s:\n%s\n", sizeText(int64(len(l.Payload))), safeLines(string(l.Payload)))
+	default:
+		r.printf("  payload, %s in base64:\n%s\n", sizeText(int64(len(l.Payload))), base64.StdEncoding.EncodeToString(l.Payload))
+	}
+}
+
+// safeLines is safe for each line.
+func safeLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = schemas.CleanText(strings.ReplaceAll(line, "\t", "  "), len(line)*3+8)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (r *dlqRun) showCurl(d *dlq.Death) error {
+	ep, err := r.store.Endpoint(r.cmd.Context(), d.EndpointID)
+	if err != nil {
+		return err
+	}
+	if ep == nil || ep.URL == "" {
+		return fmt.Errorf("endpoint %s is not registered, so there is no URL to send to", d.EndpointID)
+	}
+	keys, err := ring(r.session.Loaded)
+	if err != nil {
+		return err
+	}
+	headers, signed, err := dlq.RequestHeaders(&d.Letter, ep, keys, time.Now())
+	if err != nil {
+		return err
+	}
+	if !signed {
+		r.notef("milena: without a key ring (MILENA_KEYRING) the request is not signed")
+	}
+	r.printf("%s\n", curlOf(ep.URL, headers, d.Payload))
+	return nil
+}
+
+// curlOf is a command for a POSIX shell. The body goes in by base64, so that any
+// bytes come out as they are.
+func curlOf(url string, headers http.Header, body []byte) string {
+	var b strings.Builder
+	b.WriteString("printf %s " + quote(base64.StdEncoding.EncodeToString(body)) + " | base64 -d | curl --request POST " + quote(url))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		for _, value := range headers[name] {
+			b.WriteString(" \\\n  --header " + quote(strings.ToLower(name)+": "+value))
+		}
+	}
+	b.WriteString(" \\\n  --data-binary @-")
+	return b.String()
+}

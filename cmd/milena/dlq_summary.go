@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+)
+
+func (p *program) dlqSummaryCommand() *cobra.Command {
+	f := &dlqFlags{}
+	cmd := &cobra.Command{Use: "summary", Args: cobra.NoArgs,
+		Short: "How many are dead, of which endpoints, and why",
+		Long: `How many are dead, of which endpoints, and why: one line for each reason, status, error class and
+endpoint, the largest first. Ctrl-C shows what was read until then, and says so.`,
+		Example: "  milena dlq summary\n  milena dlq summary --since 2h --status 5xx\n  milena dlq summary --json | jq 'select(.expiring > 0)'"}
+	filterFlags(cmd, &f.query)
+	jsonFlag(cmd, &f.json)
+	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
+		sum, err := r.store.Summary(cmd.Context(), r.filter)
+		if err != nil && !errors.Is(err, dlq.ErrPartial) {
+			return err
+		}
+		if f.json {
+			for _, g := range sum.Groups {
+				if err := r.writeJSON(g); err != nil {
+					return err
+				}
+			}
+		} else if err := r.writeSummary(sum); err != nil {
+			return err
+		}
+		return r.partial(sum.Coverage, err)
+	})
+}
+
+func (r *dlqRun) writeSummary(sum *dlq.Summary) error {
+	if sum.Count == 0 {
+		r.notef("nothing matched")
+		return nil
+	}
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LETTERS\tENDPOINT\tREASON\tANSWER\tFIRST DIED\tLAST DIED\tREPLAYED\tEXPIRING\tLAST ERROR")
+	for _, g := range sum.Groups {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, dash(g.EndpointID), safe(string(g.Reason)), answerOf(g.Status, g.ErrorClass),
+			clock(g.First), clock(g.Last), replayedText(g), number(g.Expiring), dash(cutText(g.Sample, 80)))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	endpoints := map[string]bool{}
+	for _, g := range sum.Groups {
+		endpoints[g.EndpointID] = true
+	}
+	r.printf("%d dead letters of %d endpoints, %s of payload\n", sum.Count, len(endpoints), sizeText(sum.Bytes))
+	return nil
+}
+
+// replayedText tells those that a replay did not help.
+func replayedText(g *dlq.Group) string {
+	if g.Replayed == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d, %d died the same way", g.Replayed, g.SameWay)
+}

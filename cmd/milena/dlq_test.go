@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
+)
+
+// bury puts dead letters of an endpoint into a cluster, and registers the endpoint.
+func bury(t *testing.T, fake *testkit.Fake, endpoint string, payloads ...string) (ids []string) {
+	t.Helper()
+	names := schemas.Names{Prefix: schemas.DefaultPrefix}
+	w, err := kafka.NewWriter(kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep, err := json.Marshal(schemas.Endpoint{ID: endpoint, URL: "https://example.com/it's", EventTypes: []string{"*"}, State: schemas.StateEnabled, Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Write(kafka.Message{Topic: names.Endpoints(), Key: []byte(endpoint), Value: ep}, nil)
+	part := kafka.Partition([]byte(endpoint), 12)
+	for i, payload := range payloads {
+		d := schemas.Delivery{EndpointID: endpoint, Payload: []byte(payload), Attempt: 9, LastStatus: 503, Error: "HTTP 503 \x1b[31m",
+			Event:  schemas.Event{ID: "evt", Source: "/shop", Type: "order.created", SpecVersion: "1.0"},
+			Origin: schemas.Origin{Topic: names.Deliveries(), TopicID: [4]byte{1}, Partition: part, Offset: int64(i)}}
+		l := schemas.NewLetter(d, schemas.ReasonExhausted, time.Now())
+		rec := l.Record()
+		w.Write(kafka.Message{Topic: names.DLQ(), Partition: part, Key: rec.Key, Value: rec.Value, Headers: rec.Headers}, nil)
+		ids = append(ids, l.ID())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := w.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func TestDeadLettersFromTheCommandLine(t *testing.T) {
+	fake, env := cluster(t)
+	ids := bury(t, fake, "shop-1", `{"b":1.00,"a":"x'y"}`, "\x00\x01", "")
+	if res := run(t, "", env, "dlq", "summary"); res.code != 0 || !strings.Contains(res.out, "3        shop-1") || strings.Contains(res.out, "\x1b") {
+		t.Errorf("summary: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "count", "--status", "5xx", "--type", "order.*"); res.out != "3\n" {
+		t.Errorf("count: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "list", "--json", "--limit", "2"); res.code != 0 || strings.Count(res.out, "\n") != 2 || !strings.Contains(res.out, `"delivery_id":"`+ids[2]) {
+		t.Errorf("list: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "show", ids[0]); res.code != 0 || !strings.Contains(res.out, "{\n  \"b\": 1.00,\n  \"a\": \"x'y\"\n}") || !strings.Contains(res.out, "death          1, open") {
+		t.Errorf("show: %+v", res)
+	}
+	replayOnce(t, env, ids)
+	discardAndImport(t, env)
+}
+
+func replayOnce(t *testing.T, env, ids []string) {
+	t.Helper()
+	res := run(t, "", env, "dlq", "replay", "--id", ids[0], "--dry-run")
+	if res.code != 0 || !strings.Contains(res.err, "1 of 1 to replay") {
+		t.Errorf("dry run: %+v", res)
+	}
+	res = run(t, "", env, "dlq", "replay", "--id", ids[0], "--yes", "--because", "mended", "--json")
+	var rep dlq.Report
+	if err := json.Unmarshal([]byte(res.out), &rep); err != nil || res.code != 0 || rep.Settled != 1 || rep.Run.State != schemas.RunDone {
+		t.Fatalf("replay: %v %+v", err, res)
+	}
+	if res := run(t, "", env, "runs", "show", rep.Run.ID); res.code != 0 || !strings.Contains(res.out, "mended") || !strings.Contains(res.out, "done") {
+		t.Errorf("runs show: %+v", res)
+	}
+	if res := run(t, "", env, "runs", "list", "--json"); res.code != 0 || !strings.Contains(res.out, rep.Run.ID) {
+		t.Errorf("runs list: %+v", res)
+	}
+	if res := run(t, "", env, "runs", "resume", rep.Run.ID); res.code != exitFailed && !strings.Contains(res.err, "finished") {
+		t.Errorf("resume of a finished run: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "show", ids[0]); !strings.Contains(res.out, "replayed on ") || !strings.Contains(res.out, rep.Run.ID) {
+		t.Errorf("show of a replayed one: %+v", res)
+	}
+}
+
+func discardAndImport(t *testing.T, env []string) {
+	t.Helper()
+	dir := t.TempDir()
+	file, again := filepath.Join(dir, "a.jsonl.gz"), filepath.Join(dir, "b.jsonl")
+	if res := run(t, "", env, "dlq", "discard", "--endpoint", "shop-1", "--because", "test", "--yes", "--export-to", file); res.code != 0 {
+		t.Fatalf("discard: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "count"); res.out != "0\n" {
+		t.Errorf("after the discard: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "import", file); res.code != 0 {
+		t.Fatalf("import: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "export", "--to", again); res.code != 0 || !strings.Contains(res.err, "2 dead letters") {
+		t.Fatalf("export: %+v", res)
+	}
+	text, err := os.ReadFile(again)
+	if err != nil || !strings.Contains(string(text), `"value":"AAE="`) || !strings.Contains(string(text), `"value":""`) {
+		t.Errorf("%v %s", err, text)
+	}
+	if err := os.WriteFile(again, []byte(strings.Replace(string(text), "AAE=", "AAI=", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if res := run(t, "", env, "dlq", "import", again); res.code != exitFailed || !strings.Contains(res.err, "damaged") {
+		t.Errorf("import of a damaged one: %+v", res)
+	}
+}
+
+func TestCurlPostsTheExactPayload(t *testing.T) {
+	fake, env := cluster(t)
+	ids := bury(t, fake, "shop-1", "it's \x00 binary\n")
+	res := run(t, "", env, "dlq", "show", ids[0], "--curl")
+	if res.code != 0 || !strings.Contains(res.err, "not signed") || !strings.Contains(res.out, "milena-delivery-id: "+ids[0]) {
+		t.Fatalf("%+v", res)
+	}
+	// A shell shows what curl would get.
+	script := "curl() { cat; }\n" + res.out
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
+	if err != nil || string(out) != "it's \x00 binary\n" {
+		t.Errorf("%q %v", out, err)
+	}
+}
+
+func TestBadInputAboutDeadLetters(t *testing.T) {
+	_, env := cluster(t)
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"dlq show nothing", exitFailed, "no such dead letter: nothing"},
+		{"dlq count --status 6", exitUsage, `--status "6": want a status such as 404`},
+		{"dlq count --reason bored", exitUsage, `--reason "bored": want one of exhausted`},
+		{"dlq list --error-class odd", exitUsage, `--error-class "odd"`},
+		{"dlq list --endpoint a.b", exitUsage, `--endpoint "a.b"`},
+		{"dlq list --since tomorrow", exitUsage, `--since "tomorrow"`},
+		{"dlq list --replayed --not-replayed", exitUsage, "only one of"},
+		{"dlq replay --yes", exitUsage, "--all"},
+		{"dlq replay --all", exitUsage, "nobody can be asked"},
+		{"dlq replay --all --yes --rate fast", exitUsage, `--rate "fast"`},
+		{"dlq replay --all --yes", exitDone, "nothing matched"},
+		{"dlq replay --all --yes --fail-empty", exitFailed, "nothing matched"},
+		{"dlq discard --all --yes", exitUsage, "--because"},
+		{"dlq discard --all --yes --because x", exitUsage, "--export-to"},
+		{"dlq discard --all --yes --because x --no-export", exitDone, "nothing matched"},
+		{"dlq import /nonexistent", exitUsage, "no such file"},
+		{"dlq list", exitDone, "nothing matched"},
+		{"runs show run-x", exitFailed, "no such run: run-x"},
+		{"runs cancel run-x", exitFailed, "no such run: run-x"},
+		{"runs resume run-x", exitFailed, "no such run: run-x"},
+	} {
+		res := run(t, "", env, strings.Fields(c.args)...)
+		if res.code != c.code || !strings.Contains(res.err, c.want) {
+			t.Errorf("milena %s: exit %d, want %d with %q in %s", c.args, res.code, c.code, c.want, res.err)
+		}
+	}
+}
+
+func TestAScriptMustSayAHighNumber(t *testing.T) {
+	fake, env := cluster(t)
+	bury(t, fake, "shop-1", "1", "2", "3")
+	if res := run(t, "", env, "dlq", "replay", "--all", "--yes", "--max", "2"); res.code != exitUsage || !strings.Contains(res.err, "3 letters are more than --max 2") {
+		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "dlq", "count"); res.out != "3\n" {
+		t.Errorf("%+v", res)
+	}
+}

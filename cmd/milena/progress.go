@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/milena-project/milena/dlq"
+)
+
+// progress shows how a run goes: a bar with rate and time left to a person, lines to
+// everything else. Its methods are called from one goroutine at a time.
+type progress struct {
+	out   io.Writer
+	total int64
+	began time.Time
+	told  time.Time
+
+	bars *mpb.Progress // nil: lines
+	bar  *mpb.Bar
+}
+
+// lineEvery is how often lines are written.
+const lineEvery = 5 * time.Second
+
+func newProgress(out io.Writer, total int64, terminal bool) *progress {
+	now := time.Now()
+	p := &progress{out: out, total: total, began: now, told: now}
+	if terminal {
+		p.bars = mpb.New(mpb.WithOutput(out), mpb.WithWidth(48))
+		p.bar = p.bars.AddBar(total, mpb.BarRemoveOnComplete(),
+			mpb.PrependDecorators(decor.CountersNoUnit("%d / %d", decor.WCSyncSpace)),
+			mpb.AppendDecorators(decor.Percentage(decor.WCSyncSpace), decor.AverageSpeed(0, "  %.0f/s"),
+				decor.Name("  left "), decor.AverageETA(decor.ET_STYLE_GO)))
+	}
+	return p
+}
+
+// say writes a line above the bar.
+func (p *progress) say(text string) {
+	if p.bars != nil {
+		_, _ = fmt.Fprintln(p.bars, text)
+		return
+	}
+	fmt.Fprintln(p.out, "milena: "+text)
+}
+
+func (p *progress) update(now dlq.Progress) {
+	done := now.Settled + now.Skipped
+	if p.bar != nil {
+		p.bar.SetCurrent(done)
+		return
+	}
+	if time.Since(p.told) < lineEvery {
+		return
+	}
+	p.told = time.Now()
+	rate := float64(done) / time.Since(p.began).Seconds()
+	left := "unknown"
+	if rate > 0 {
+		left = time.Duration(float64(p.total-done) / rate * float64(time.Second)).Round(time.Second).String()
+	}
+	p.say(fmt.Sprintf("%d of %d, %.0f/s, %s left", done, p.total, rate, left))
+}
+
+func (p *progress) following(o dlq.Outcomes) {
+	p.end()
+	if time.Since(p.told) < lineEvery {
+		return
+	}
+	p.told = time.Now()
+	a := o.All
+	p.say(fmt.Sprintf("delivered %d, dead again %d, duplicate %d, retrying %d, not yet %d", a.Delivered, a.Dead, a.Duplicate, a.Retrying, a.Open))
+}
+
+// end takes the bar away. It may be called again.
+func (p *progress) end() {
+	if p.bars == nil {
+		return
+	}
+	p.bar.Abort(true)
+	p.bars.Wait()
+	p.bars, p.bar = nil, nil
+}
