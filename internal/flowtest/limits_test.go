@@ -1,0 +1,80 @@
+package flowtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/internal/testkit"
+)
+
+// peaks demands that no endpoint saw more than most requests at once.
+func (f *flow) peaks(most int, endpoints ...string) {
+	f.t.Helper()
+	highest := 0
+	for _, id := range endpoints {
+		peak := f.receiver.Peak("/" + id)
+		highest = max(highest, peak)
+		if peak > most {
+			f.t.Errorf("%s saw %d requests at once, allowed are %d", id, peak, most)
+		}
+	}
+	f.t.Logf("at most %d requests at once, allowed are %d", highest, most)
+	if highest < 2 {
+		f.t.Error("the load was too small to tell")
+	}
+}
+
+func TestInvariant6AnEndpointNeverSeesMoreThanItsLimitWhileMembersComeAndGo(t *testing.T) {
+	const most = 4
+	f := newFlow(t)
+	ids := f.endpoints(8, limit(most))
+	for _, id := range ids {
+		f.receiver.Script("/"+id, testkit.Always(testkit.Answer{Delay: 30 * time.Millisecond}))
+	}
+	f.ready(f.start())
+	f.ready(f.start())
+	f.send(60, 300, ids...)
+	for range 2 {
+		guest := f.start()
+		f.ready(guest)
+		f.send(30, 300, ids...)
+		guest.end(t)
+		f.send(30, 300, ids...)
+	}
+	t.Log(f.delivered(time.Minute))
+	f.peaks(most, ids...)
+}
+
+// A frozen owner's requests stay open while its successor makes its own.
+func TestInvariant6AfterAFreezeAnEndpointSeesAtMostTwiceItsLimit(t *testing.T) {
+	const most = 4
+	f := newFlow(t)
+	ids := f.endpoints(4, limit(most))
+	gate := make(chan struct{})
+	frozen := f.spawn()
+	f.send(20, 300, ids...) // the lanes grow to their limit
+	f.delivered(30 * time.Second)
+	f.settled(20 * time.Second)
+	for _, id := range ids {
+		f.receiver.Script("/"+id, testkit.Always(testkit.Answer{Hang: gate}))
+	}
+	f.send(3*most, 300, ids...)
+	f.awaitInFlight(most*len(ids), ids...)
+	frozen.freeze()
+	seen := f.receiver.Log.Len()
+	f.spawn()
+	f.receiver.WaitFor(t, seen+len(ids), 30*time.Second) // the new owner has begun with each
+	frozen.thaw()
+	close(gate)
+	c := f.delivered(30 * time.Second)
+	f.settled(20 * time.Second)
+	t.Log(c)
+	f.peaks(2*most, ids...)
+	_, own := f.repeats()
+	if own != 0 {
+		t.Errorf("%d attempts were POSTed twice by one process", own)
+	}
+	if c.Repeats > most*len(ids) {
+		t.Errorf("%d repeats of %d that were in flight", c.Repeats, most*len(ids))
+	}
+}
