@@ -7,8 +7,8 @@
 //     between writes some of them again, with the same delivery ids: the origin is the
 //     record's own place, so the owner drops what it has seen.
 //   - An event that was produced after the registration of an endpoint was
-//     acknowledged reaches that endpoint: the registry's barrier is passed for each
-//     batch. While it cannot be passed the router waits and is not ready; no record
+//     acknowledged reaches that endpoint: the registry's barrier is passed after its
+//     record was read. While it cannot be passed the router waits and is not ready; no record
 //     dies of it.
 //   - What cannot be read becomes a dead letter, and its partition goes on. What
 //     nobody subscribes to is counted and not stored.

@@ -15,24 +15,102 @@ type assignment interface {
 	GiveUp(offset int64)
 }
 
-// intake is one source partition for as long as it is assigned.
+// intake is one source partition for as long as it is assigned. Take queues, one
+// goroutine fans out all that is queued at once: the registry answers 20 barriers a
+// second, and with one for each fetch a steady stream of small fetches would be routed
+// far below what comes in.
 type intake struct {
 	r    *Router
 	a    assignment
 	part consume.Partition
 
-	mu   sync.Mutex
-	open int           // taken, and neither done nor given up
-	idle chan struct{} // made by Drain, closed when nothing is open
+	more  chan struct{} // one token: the queue is not empty
+	room  chan struct{} // one token: the queue was taken
+	ended chan struct{} // closed when the goroutine has returned
+
+	mu     sync.Mutex
+	queue  []schemas.Record
+	queued int           // bytes of it
+	open   int           // begun, and neither done nor given up
+	idle   chan struct{} // made by Drain, closed when nothing is open
 }
 
-func (r *Router) start(a assignment, p consume.Partition) *intake {
-	return &intake{r: r, a: a, part: p}
+// queueBytes bounds the queue of a partition; one batch may be larger.
+const queueBytes = 2 << 20
+
+// start begins to route a partition until ctx ends; Drain waits for that.
+func (r *Router) start(ctx context.Context, a assignment, p consume.Partition) *intake {
+	in := newIntake(r, a, p)
+	go in.run(ctx)
+	return in
 }
 
-// Take fans out one batch. It blocks while the registry cannot be asked and while too
-// much is on its way; the partition is then paused.
+func newIntake(r *Router, a assignment, p consume.Partition) *intake {
+	return &intake{r: r, a: a, part: p, more: make(chan struct{}, 1), room: make(chan struct{}, 1), ended: make(chan struct{})}
+}
+
+// Take queues a batch. It blocks while the queue is full, because the registry cannot
+// be asked or too much is on its way; the partition is then paused.
 func (in *intake) Take(ctx context.Context, recs []schemas.Record) {
+	n := 0
+	for i := range recs {
+		n += len(recs[i].Key) + len(recs[i].Value) + recordOverhead
+	}
+	for !in.put(recs, n) {
+		select {
+		case <-in.room:
+		case <-ctx.Done():
+			in.giveUp(recs)
+			return
+		}
+	}
+	offer(in.more)
+}
+
+// recordOverhead is what a record takes beside its key and value, about.
+const recordOverhead = 400
+
+func (in *intake) put(recs []schemas.Record, n int) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.queued > 0 && in.queued+n > queueBytes {
+		return false
+	}
+	in.queue = append(in.queue, recs...)
+	in.queued += n
+	return true
+}
+
+func (in *intake) takeQueue() []schemas.Record {
+	in.mu.Lock()
+	recs := in.queue
+	in.queue, in.queued = nil, 0
+	in.mu.Unlock()
+	offer(in.room)
+	return recs
+}
+
+func offer(token chan<- struct{}) {
+	select {
+	case token <- struct{}{}:
+	default:
+	}
+}
+
+func (in *intake) run(ctx context.Context) {
+	defer close(in.ended)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.more:
+			in.fanOut(ctx, in.takeQueue())
+		}
+	}
+}
+
+// fanOut routes what was queued before the barrier is asked for.
+func (in *intake) fanOut(ctx context.Context, recs []schemas.Record) {
 	if !in.r.pass(ctx, in.part) {
 		in.giveUp(recs)
 		return
@@ -147,8 +225,14 @@ func (in *intake) end() {
 	}
 }
 
-// Drain waits for the writes that are on their way.
+// Drain drops what was not begun, to be read again by whoever is next, and waits for
+// the writes that are on their way.
 func (in *intake) Drain(ctx context.Context) {
+	select {
+	case <-in.ended:
+	case <-ctx.Done():
+	}
+	in.giveUp(in.takeQueue())
 	idle := make(chan struct{})
 	in.mu.Lock()
 	if in.open == 0 {

@@ -66,7 +66,7 @@ type Router struct {
 func New(cfg Config) (*Router, error) {
 	r := newRouter(cfg)
 	c := cfg.Consume
-	c.Start = func(a *consume.Assignment) consume.Intake { return r.start(a, a.Partition()) }
+	c.Start = func(a *consume.Assignment) consume.Intake { return r.start(a.Context(), a, a.Partition()) }
 	var err error
 	if r.loop, err = consume.New(c); err != nil {
 		return nil, fmt.Errorf("router: %w", err)

@@ -100,6 +100,12 @@ func newAnswers() *answers { return &answers{done: map[int64]int{}, gaveUp: map[
 func (a *answers) Done(offset int64)   { a.mu.Lock(); a.done[offset]++; a.mu.Unlock() }
 func (a *answers) GiveUp(offset int64) { a.mu.Lock(); a.gaveUp[offset]++; a.mu.Unlock() }
 
+func (a *answers) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.done) + len(a.gaveUp)
+}
+
 type world struct {
 	registry *endpointsOf
 	writer   *written
@@ -118,7 +124,7 @@ func newWorld(edit ...func(*Config)) *world {
 		e(&cfg)
 	}
 	w.router = newRouter(cfg)
-	w.intake = w.router.start(w.answers, consume.Partition{Topic: "orders", Partition: 3})
+	w.intake = newIntake(w.router, w.answers, consume.Partition{Topic: "orders", Partition: 3})
 	return w
 }
 
@@ -134,7 +140,7 @@ func event(offset int64, headers ...string) schemas.Record {
 func TestEverySubscriberGetsOneDeliveryWithTheRecordsPlaceAsItsOrigin(t *testing.T) {
 	w := newWorld()
 	w.registry.match["shop/order.paid"] = []string{"a", "b"}
-	w.intake.Take(t.Context(), []schemas.Record{event(7, "ce_type=order.paid", "ce_tenant=shop", "ce_id=1", "x=y")})
+	w.intake.fanOut(t.Context(), []schemas.Record{event(7, "ce_type=order.paid", "ce_tenant=shop", "ce_id=1", "x=y")})
 	if got, want := w.writer.ids(), []string{"orders-ab000000-3-7.a", "orders-ab000000-3-7.b"}; !slices.Equal(got, want) {
 		t.Fatalf("%v, want %v", got, want)
 	}
@@ -154,7 +160,7 @@ func TestEverySubscriberGetsOneDeliveryWithTheRecordsPlaceAsItsOrigin(t *testing
 func TestWhatNobodySubscribesToIsCountedAndNotWritten(t *testing.T) {
 	w := newWorld()
 	w.registry.match["/order.paid"] = []string{"a"}
-	w.intake.Take(t.Context(), []schemas.Record{event(0, "ce_type=order.paid", "ce_tenant=shop")})
+	w.intake.fanOut(t.Context(), []schemas.Record{event(0, "ce_type=order.paid", "ce_tenant=shop")})
 	if len(w.writer.all) != 0 || w.nobody != 1 || w.answers.done[0] != 1 {
 		t.Errorf("%d writes, %d unmatched, %v", len(w.writer.all), w.nobody, w.answers.done)
 	}
@@ -165,7 +171,7 @@ func TestWhatCannotBeReadIsBuriedAndThePartitionGoesOn(t *testing.T) {
 	w.registry.match["/event"] = []string{"a"}
 	null := event(0)
 	null.Value = nil
-	w.intake.Take(t.Context(), []schemas.Record{null, event(1)})
+	w.intake.fanOut(t.Context(), []schemas.Record{null, event(1)})
 	if w.writer.reasons[0] != schemas.ReasonMalformed || w.writer.all[0].EndpointID != "" || w.writer.all[0].Error == "" {
 		t.Fatalf("%v %+v", w.writer.reasons, w.writer.all[0])
 	}
@@ -185,7 +191,7 @@ func TestWhileTheRegistryIsSilentEventsWaitAndTheRouterIsNotReady(t *testing.T) 
 		w.registry.match["/event"] = []string{"a"}
 		w.registry.set(errors.New("no broker answers"))
 		taken := make(chan struct{})
-		go func() { defer close(taken); w.intake.Take(t.Context(), []schemas.Record{event(0)}) }()
+		go func() { defer close(taken); w.intake.fanOut(t.Context(), []schemas.Record{event(0)}) }()
 		time.Sleep(time.Hour)
 		if err := w.router.stuck(); err == nil || !strings.Contains(err.Error(), "no broker answers") {
 			t.Errorf("stuck: %v", err)
@@ -208,8 +214,7 @@ func TestAPartitionThatGoesWhileTheRegistryIsSilentGivesAllUp(t *testing.T) {
 		w.registry.set(errors.New("no broker answers"))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		w.intake.Take(ctx, []schemas.Record{event(0), event(1)})
-		w.intake.Drain(t.Context())
+		w.intake.fanOut(ctx, []schemas.Record{event(0), event(1)})
 		if w.answers.gaveUp[0] != 1 || w.answers.gaveUp[1] != 1 || w.router.stuck() != nil {
 			t.Errorf("%v %v", w.answers.gaveUp, w.router.stuck())
 		}
@@ -223,7 +228,7 @@ func TestWritesOnTheirWayAreBounded(t *testing.T) {
 			w.registry.match["/event"] = append(w.registry.match["/event"], fmt.Sprint("ep", i))
 		}
 		taken := make(chan struct{})
-		go func() { defer close(taken); w.intake.Take(t.Context(), []schemas.Record{event(0)}) }()
+		go func() { defer close(taken); w.intake.fanOut(t.Context(), []schemas.Record{event(0)}) }()
 		for acked := 0; acked < 100; {
 			synctest.Wait()
 			n := len(w.writer.ids())
@@ -241,33 +246,99 @@ func TestWritesOnTheirWayAreBounded(t *testing.T) {
 	})
 }
 
+func TestABarrierIsSharedByAllThatCameWhileTheLastOneWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		slow := &slowRegistry{endpointsOf: w.registry}
+		w.router.cfg.Registry = slow
+		w.registry.match["/event"] = []string{"a"}
+		ctx, cancel := context.WithCancel(t.Context())
+		go w.intake.run(ctx)
+		for i := range int64(1000) { // a small fetch each millisecond
+			w.intake.Take(ctx, []schemas.Record{event(i)})
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if n := len(w.writer.ids()); n != 1000 || w.registry.asked > 25 {
+			t.Errorf("%d writes after %d barriers", n, w.registry.asked)
+		}
+		cancel()
+		w.intake.Drain(ctx)
+	})
+}
+
+// slowRegistry answers 20 barriers a second.
+type slowRegistry struct{ *endpointsOf }
+
+func (s *slowRegistry) Barrier(ctx context.Context) error {
+	time.Sleep(50 * time.Millisecond)
+	return s.endpointsOf.Barrier(ctx)
+}
+
+func TestAFullQueueKeepsTakeWaitingAndEndsWithThePartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.registry.set(errors.New("no broker answers"))
+		ctx, cancel := context.WithCancel(t.Context())
+		go w.intake.run(ctx)
+		big := func(offset int64) schemas.Record {
+			rec := event(offset)
+			rec.Value = make([]byte, queueBytes*2/3)
+			return rec
+		}
+		w.intake.Take(ctx, []schemas.Record{big(0)}) // is being routed
+		synctest.Wait()
+		w.intake.Take(ctx, []schemas.Record{big(1)}) // is queued
+		time.AfterFunc(time.Hour, cancel)
+		start := time.Now()
+		w.intake.Take(ctx, []schemas.Record{big(2)})
+		if waited := time.Since(start); waited != time.Hour {
+			t.Errorf("took a record after %s although the queue is full", waited)
+		}
+		w.intake.Drain(t.Context())
+		for offset := range int64(3) {
+			if w.answers.gaveUp[offset] != 1 {
+				t.Errorf("record %d was given up %d times", offset, w.answers.gaveUp[offset])
+			}
+		}
+	})
+}
+
 // Whatever order acknowledgements come in and whenever the partition goes: each record
 // is answered once, and done only if all of it was acknowledged.
 func TestEveryRecordIsAnsweredOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		records := rapid.IntRange(1, 8).Draw(rt, "records")
 		fans := rapid.SliceOfN(rapid.IntRange(0, 4), records, records).Draw(rt, "endpoints")
-		stopAt := rapid.IntRange(0, 20).Draw(rt, "writes before the partition goes")
+		stopAt := rapid.IntRange(1, 20).Draw(rt, "writes before the partition goes")
+		atOnce := rapid.Bool().Draw(rt, "it goes at once")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		w := newWorld()
-		stopping := &stopsAfter{written: w.writer, left: stopAt, stop: cancel}
-		w.router.cfg.Writer = stopping
+		w.router.cfg.Writer = &stopsAfter{written: w.writer, left: stopAt, stop: cancel}
 		w.router.inFlight = newBudget(1) // one write at a time: whoever waits sees the end of ctx
-		recs := make([]schemas.Record, records)
+		go w.intake.run(ctx)
 		for i, n := range fans {
 			kind := fmt.Sprint("t", i)
+			w.registry.mu.Lock()
 			for e := range n {
 				w.registry.match["/"+kind] = append(w.registry.match["/"+kind], fmt.Sprint("e", e))
 			}
-			recs[i] = event(int64(i), "ce_type="+kind)
+			w.registry.mu.Unlock()
+			w.intake.Take(ctx, []schemas.Record{event(int64(i), "ce_type="+kind)})
 		}
-		taken := make(chan struct{})
-		go func() { defer close(taken); w.intake.Take(ctx, recs) }()
 		acked, perRecord := 0, map[int64]int{}
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			if atOnce {
+				cancel()
+			}
+			w.intake.Drain(t.Context())
+		}()
 		for running := true; running; {
 			select {
-			case <-taken:
+			case <-drained:
 				running = false
 			default:
 			}
@@ -277,8 +348,10 @@ func TestEveryRecordIsAnsweredOnce(t *testing.T) {
 				w.writer.mu.Unlock()
 				w.writer.ack(acked)
 			}
+			if w.answers.count() == records {
+				cancel()
+			}
 		}
-		w.intake.Drain(t.Context())
 		for i, n := range fans {
 			done, gaveUp := w.answers.done[int64(i)], w.answers.gaveUp[int64(i)]
 			if done+gaveUp != 1 {
