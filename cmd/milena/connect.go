@@ -22,6 +22,7 @@ type session struct {
 	*config.Loaded
 	kafka   kafka.Config
 	timeout time.Duration
+	needs   kafka.Role // whose rights the command wants; named where the cluster refuses it
 
 	lastDial atomic.Pointer[error] // why the last connection to a broker failed
 }
@@ -32,7 +33,7 @@ func (p *program) connect(cmd *cobra.Command, timeout time.Duration) (*session, 
 	if err != nil {
 		return nil, err
 	}
-	s := &session{Loaded: loaded, timeout: timeout}
+	s := &session{Loaded: loaded, timeout: timeout, needs: kafka.RoleSRE}
 	s.kafka = loaded.KafkaConfig(p.quietLogger(loaded))
 	connectIAM(&s.kafka)
 	s.kafka.Dialer = s.dial
@@ -83,7 +84,9 @@ func unreached(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial" && !errors.As(err, &unknown)
 }
 
-// explain makes one sentence of a missing topic and of Kafka's silence.
+// explain makes one sentence of a missing topic and of Kafka's silence, and a list of
+// the rights that are missing where the cluster refuses us or, as a writer sees it,
+// does not answer.
 func (s *session) explain(ctx context.Context, err error) error {
 	var unknown *registry.UnknownOutcomeError
 	switch {
@@ -91,13 +94,40 @@ func (s *session) explain(ctx context.Context, err error) error {
 		return err
 	case kafka.IsNoTopic(err):
 		return fmt.Errorf("%w (%w)", kafka.ErrNoTopic, err)
-	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case !errors.Is(ctx.Err(), context.DeadlineExceeded) && !kafka.IsDenied(err):
+		return err
+	}
+	if s.lastDial.Load() == nil || kafka.IsDenied(err) {
+		if denied := s.denied(ctx); denied != nil {
+			return denied
+		}
+	}
+	if kafka.IsDenied(err) {
 		return err
 	}
 	if last := s.lastDial.Load(); last != nil {
 		err = *last
 	}
 	return fmt.Errorf("Kafka at %s gave no answer within %s (--timeout): %w", strings.Join(s.Kafka.Brokers, ", "), s.timeout, err) //nolint:staticcheck // a name
+}
+
+// askRights bounds the question what we may do, which comes after --timeout.
+const askRights = 3 * time.Second
+
+// denied names the rights that are missing; nil if none is, or nobody tells.
+func (s *session) denied(ctx context.Context) error {
+	cl, err := s.kafka.NewClient()
+	if err != nil {
+		return nil //nolint:nilerr // there is another error to report
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askRights)
+	defer cancel()
+	missing, err := kafka.Denied(ctx, cl, s.TopicsConfig(), s.needs)
+	if err != nil || len(missing) == 0 {
+		return nil //nolint:nilerr // there is another error to report
+	}
+	return &kafka.CheckError{Differences: missing}
 }
 
 // ring is the key ring, nil if none is configured.

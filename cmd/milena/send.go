@@ -64,6 +64,9 @@ replicas before its line is printed.`,
 		if err != nil {
 			return err
 		}
+		if f.endpoint != "" {
+			s.needs = kafka.RoleProducer // it looks at no endpoint
+		}
 		return p.send(cmd.Context(), s, f)
 	})
 }

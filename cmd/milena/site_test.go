@@ -30,6 +30,14 @@ type site struct {
 // newSite makes the topics.
 func newSite(t *testing.T, brokers []string) *site {
 	t.Helper()
+	s := bareSite(t, brokers)
+	s.do(s.admin, "topics", "apply")
+	return s
+}
+
+// bareSite has no topics yet.
+func bareSite(t *testing.T, brokers []string) *site {
+	t.Helper()
 	inDir(t)
 	key, err := registry.GenerateKey("k")
 	if err != nil {
@@ -41,7 +49,6 @@ func newSite(t *testing.T, brokers []string) *site {
 		"MILENA_TOPICS_PARTITIONS=2", "MILENA_TOPICS_RETRY_PARTITIONS=1", "MILENA_KAFKA_SESSION_TIMEOUT=6s",
 	}
 	s.admin = s.at(brokers)
-	s.do(s.admin, "topics", "apply")
 	return s
 }
 
@@ -61,9 +68,9 @@ func (s *site) do(env []string, args ...string) string {
 }
 
 // endpoint registers an endpoint at the receiver.
-func (s *site) endpoint(env []string, id string) {
+func (s *site) endpoint(env []string, id string, more ...string) {
 	s.t.Helper()
-	s.do(env, "endpoint", "create", "--id", id, "--url", s.receiver.URL("/"+id))
+	s.do(env, append([]string{"endpoint", "create", "--id", id, "--url", s.receiver.URL("/" + id)}, more...)...)
 }
 
 // received waits until the receiver has had n requests of an endpoint.

@@ -88,6 +88,9 @@ func (p Plan) Apply(ctx context.Context, adm *kadm.Client) (Applied, error) {
 				return out, fmt.Errorf("%s: %w", d.Topic, err)
 			}
 			r.Err = err.Error()
+			if !errors.Is(err, kerr.PolicyViolation) && r.Outcome == Forbidden {
+				r.Err = applyRight(d).String() + ": " + r.Err
+			}
 		}
 		out = append(out, r)
 	}
@@ -107,6 +110,14 @@ func judge(err error) (Outcome, error) {
 	default:
 		return "", err
 	}
+}
+
+// applyRight is the right that mending d needs.
+func applyRight(d Difference) Difference {
+	if d.Kind == KindMissing {
+		return aclDifference(d.Topic, right{"Create", "Topic", d.Topic})
+	}
+	return aclDifference(d.Topic, right{"AlterConfigs", "Topic", d.Topic})
 }
 
 func create(ctx context.Context, adm *kadm.Client, s TopicSpec) error {

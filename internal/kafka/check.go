@@ -50,17 +50,9 @@ func Check(ctx context.Context, cl *kgo.Client, c TopicsConfig, roles ...Role) (
 	if err != nil {
 		return Checked{}, err
 	}
-	var rights []right
-	for _, role := range roles {
-		rights = append(rights, rightsOf(c, role, plan.Tiers)...)
-	}
-	denied, err := missingRights(ctx, cl, rights)
+	bad, err := deniedOf(ctx, cl, c, plan.Tiers, roles)
 	if err != nil {
 		return Checked{}, err
-	}
-	var bad []Difference
-	for _, d := range denied {
-		bad = append(bad, aclDifference(topicOf(d), d))
 	}
 	if slices.Contains(roles, RoleRouter) {
 		missing, err := missingSources(ctx, adm, c.Sources)
@@ -112,13 +104,15 @@ func topicOf(r right) string {
 // missingRights asks the brokers what we may do. A broker without an authorizer
 // allows everything; one that does not tell (before Kafka 2.3) is believed to.
 func missingRights(ctx context.Context, cl *kgo.Client, rights []right) ([]right, error) {
-	var topics, groups []string
+	var topics, groups, ids []string
 	for _, r := range rights {
 		switch r.resource {
 		case "Topic":
 			topics = append(topics, r.name)
 		case "Group":
 			groups = append(groups, r.name)
+		case "TransactionalId":
+			ids = append(ids, r.name)
 		}
 	}
 	may := map[string][]kadm.ACLOperation{} // by resource and name; absent: not known
@@ -128,6 +122,7 @@ func missingRights(ctx context.Context, cl *kgo.Client, rights []right) ([]right
 	if err := groupRights(ctx, cl, distinct(groups), may); err != nil {
 		return nil, err
 	}
+	transactionRights(ctx, cl, distinct(ids), may)
 	var out []right
 	for _, r := range rights {
 		ops, known := may[r.String()]
@@ -189,6 +184,25 @@ func groupRights(ctx context.Context, cl *kgo.Client, names []string, may map[st
 		}
 	}
 	return nil
+}
+
+// transactionRights asks about transactional ids. Only a refusal says something: no
+// request tells what we may do with one.
+func transactionRights(ctx context.Context, cl *kgo.Client, ids []string, may map[string][]kadm.ACLOperation) {
+	for _, id := range ids {
+		req := kmsg.NewPtrDescribeTransactionsRequest()
+		req.TransactionalIDs = []string{id}
+		resp, err := req.RequestWith(ctx, cl)
+		denied := errors.Is(err, kerr.TransactionalIDAuthorizationFailed) // of the search for the coordinator
+		if err == nil {
+			for _, t := range resp.TransactionStates {
+				denied = denied || errors.Is(kerr.ErrorForCode(t.ErrorCode), kerr.TransactionalIDAuthorizationFailed)
+			}
+		}
+		if denied {
+			may[right{resource: "TransactionalId", name: id}.String()] = nil
+		}
+	}
 }
 
 func distinct(names []string) []string {

@@ -1,12 +1,25 @@
 package kafka
 
-// Role is a part of a process, with rights of its own.
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Role is a part of a process, or someone who uses the command line, with rights of
+// its own. docs/operations.md has them as kafka-acls commands, and a test holds the
+// two together.
 type Role string
 
 const (
 	RoleDispatcher Role = "dispatcher"
 	RoleReleaser   Role = "releaser"
 	RoleRouter     Role = "router"
+	RoleProducer   Role = "producer" // writes deliveries, by milena send or a client of its own
+	RoleSRE        Role = "sre"      // everything else that the command line does, but for making topics
 )
 
 // rightsOf is what a role needs on the cluster. Describe comes with Read and Write;
@@ -21,11 +34,16 @@ func rightsOf(c TopicsConfig, role Role, tiers []string) []right {
 		// deliveries: what a producer put into the wrong partition is forwarded
 		write = append([]string{n.Deliveries(), n.Hold(), n.DLQ(), n.Attempts(), n.Health(), n.Notices()}, tiers...)
 	case RoleReleaser:
-		read = tiers
+		read = append([]string{n.Endpoints()}, tiers...)
 		write = append([]string{n.Deliveries(), n.DLQ()}, tiers...)
 	case RoleRouter:
 		read = append([]string{n.Endpoints()}, c.Sources...)
 		write = []string{n.Deliveries(), n.DLQ()}
+	case RoleProducer:
+		write = []string{n.Deliveries()}
+	case RoleSRE:
+		read = append([]string{n.Deliveries(), n.Hold(), n.DLQ(), n.Attempts(), n.Endpoints(), n.Health(), n.Runs(), n.Notices(), n.Audit()}, tiers...)
+		write = []string{n.Deliveries(), n.DLQ(), n.Endpoints(), n.Runs(), n.Audit()}
 	}
 	var out []right
 	for _, t := range read {
@@ -34,5 +52,53 @@ func rightsOf(c TopicsConfig, role Role, tiers []string) []right {
 	for _, t := range write {
 		out = append(out, right{"Write", "Topic", t})
 	}
-	return append(out, right{"Read", "Group", n.Group(string(role))})
+	switch role {
+	case RoleProducer:
+	case RoleSRE:
+		for _, of := range []Role{RoleDispatcher, RoleReleaser, RoleRouter} {
+			out = append(out, right{"Describe", "Group", n.Group(string(of))})
+		}
+		out = append(out, right{"Write", "TransactionalId", n.RegistryTransactionalID()})
+	default:
+		out = append(out, right{"Read", "Group", n.Group(string(role))})
+	}
+	return out
+}
+
+// Denied lists what the cluster does not allow us of what the roles need, each with
+// the command that grants it. A cluster without an authorizer allows everything.
+func Denied(ctx context.Context, cl *kgo.Client, c TopicsConfig, roles ...Role) ([]Difference, error) {
+	c = c.WithDefaults()
+	tiers, err := Tiers(ctx, kadm.NewClient(cl), c)
+	if err != nil {
+		return nil, err
+	}
+	if len(tiers) == 0 { // those that we may not even see
+		for _, d := range c.Tiers {
+			tiers = append(tiers, c.Names.Retry(d))
+		}
+	}
+	return deniedOf(ctx, cl, c, tiers, roles)
+}
+
+func deniedOf(ctx context.Context, cl *kgo.Client, c TopicsConfig, tiers []string, roles []Role) (out []Difference, err error) {
+	var rights []right
+	for _, role := range roles {
+		rights = append(rights, rightsOf(c, role, tiers)...)
+	}
+	denied, err := missingRights(ctx, cl, rights)
+	for _, d := range denied {
+		out = append(out, aclDifference(topicOf(d), d))
+	}
+	return out, err
+}
+
+// IsDenied reports whether the cluster refused us for want of a right.
+func IsDenied(err error) bool {
+	for _, e := range []error{kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
