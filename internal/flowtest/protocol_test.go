@@ -14,7 +14,7 @@ import (
 // The other group protocol, KIP-848: two processes share the work, one of them leaves,
 // and the promises are the same.
 func TestTheConsumerProtocolDeliversAllTheSame(t *testing.T) {
-	if strings.HasPrefix(os.Getenv("MILENA_KAFKA_VERSION"), "3.") {
+	if strings.HasPrefix(os.Getenv("MILENA_TEST_KAFKA_VERSION"), "3.") {
 		t.Skip("kafka.group_protocol=consumer is for Kafka 4.3 and later")
 	}
 	f := newFlow(t)

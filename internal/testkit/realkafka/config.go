@@ -19,7 +19,7 @@ type Config struct {
 	// min.insync.replicas=2.
 	Brokers int
 	// Version is a published version of Apache Kafka; by default that of
-	// MILENA_KAFKA_VERSION, else DefaultVersion.
+	// MILENA_TEST_KAFKA_VERSION, else DefaultVersion.
 	Version string
 	// Properties are added to every broker's, and win over them.
 	Properties map[string]string
@@ -57,7 +57,7 @@ func (c *Config) withDefaults() (Config, error) {
 		return d, fmt.Errorf("realkafka: %d brokers: want 1 or 3", d.Brokers)
 	}
 	if d.Version == "" {
-		d.Version = cmp.Or(os.Getenv("MILENA_KAFKA_VERSION"), DefaultVersion)
+		d.Version = cmp.Or(os.Getenv("MILENA_TEST_KAFKA_VERSION"), DefaultVersion)
 	}
 	return d, nil
 }

@@ -10,6 +10,6 @@
 // Maven they skip with one line, and fail when MILENA_REQUIRE_KAFKA=1.
 // MILENA_TEST_BROKERS (host:port,host:port) names a cluster to use in place of
 // plain ones; tests that need special brokers, or that end some, still want
-// their own. MILENA_KAFKA_VERSION (3.9.1) is the version of all brokers for which a
+// their own. MILENA_TEST_KAFKA_VERSION (3.9.1) is the version of all brokers for which a
 // test asks no version of its own.
 package realkafka
