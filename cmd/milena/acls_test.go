@@ -238,6 +238,13 @@ func (g *guarded) areEnough() {
 		return ""
 	})
 	g.do(sre, "topics", "plan")
+	if out := g.do(sre, "dlq", "summary"); !strings.Contains(out, "gone") {
+		g.t.Errorf("no dead letter in %s", out)
+	}
+	g.do(sre, "dlq", "replay", "--endpoint", "gone", "--include-disabled", "--yes", "--because", "a test")
+	if out := g.do(sre, "runs", "list"); !strings.Contains(out, "replay") {
+		g.t.Errorf("no run in %s", out)
+	}
 	for _, v := range running {
 		v.end()
 	}
@@ -302,5 +309,5 @@ func (g *guarded) needing(role string) [][]string {
 	case "producer":
 		return [][]string{{"send", "--endpoint", "shop", "--data", "{}"}}
 	}
-	return [][]string{{"topics", "plan"}, {"endpoint", "disable", "shop"}}
+	return [][]string{{"topics", "plan"}, {"endpoint", "disable", "shop"}, {"dlq", "replay", "--endpoint", "gone", "--include-disabled", "--yes"}}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -44,6 +45,11 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 // anything is touched.
 func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *cobra.Command {
 	cmd = p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error {
+		r.session.needs = kafka.RoleRun
+		// A write that is refused is tried for ever, so this is asked before the first.
+		if denied := r.session.denied(cmd.Context()); denied != nil && !f.dryRun {
+			return denied
+		}
 		f.job.Filter, f.job.Who = r.filter, actor().Who
 		plan, err := r.store.Plan(cmd.Context(), f.job)
 		if err != nil {

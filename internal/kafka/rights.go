@@ -19,6 +19,7 @@ const (
 	RoleReleaser   Role = "releaser"
 	RoleRouter     Role = "router"
 	RoleProducer   Role = "producer" // writes deliveries, by milena send or a client of its own
+	RoleRun        Role = "run"      // replays and discards dead letters; a part of RoleSRE
 	RoleSRE        Role = "sre"      // everything else that the command line does, but for making topics
 )
 
@@ -41,6 +42,9 @@ func rightsOf(c TopicsConfig, role Role, tiers []string) []right {
 		write = []string{n.Deliveries(), n.DLQ()}
 	case RoleProducer:
 		write = []string{n.Deliveries()}
+	case RoleRun:
+		read = []string{n.DLQ(), n.Endpoints(), n.Runs()}
+		write = []string{n.Deliveries(), n.DLQ(), n.Runs(), n.Audit()}
 	case RoleSRE:
 		read = append([]string{n.Deliveries(), n.Hold(), n.DLQ(), n.Attempts(), n.Endpoints(), n.Health(), n.Runs(), n.Notices(), n.Audit()}, tiers...)
 		write = []string{n.Deliveries(), n.DLQ(), n.Endpoints(), n.Runs(), n.Audit()}
@@ -54,6 +58,8 @@ func rightsOf(c TopicsConfig, role Role, tiers []string) []right {
 	}
 	switch role {
 	case RoleProducer:
+	case RoleRun:
+		out = append(out, right{"Write", "TransactionalId", n.RegistryTransactionalID()})
 	case RoleSRE:
 		for _, of := range []Role{RoleDispatcher, RoleReleaser, RoleRouter} {
 			out = append(out, right{"Describe", "Group", n.Group(string(of))})
