@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ type Classifier func(err error) schemas.ErrorClass
 
 // sender makes attempts: exactly one POST each, no loop and no policy.
 type sender struct {
-	transport http.RoundTripper
+	transport Transport
 	classify  Classifier
 	userAgent string
 }
@@ -39,18 +38,16 @@ type sender struct {
 // when the answer is in, the endpoint's deadline has passed or ctx has ended.
 func (s *sender) post(ctx context.Context, it *item, ep *Endpoint) result {
 	r := result{started: time.Now()}
-	req, err := s.request(it, ep, r.started)
+	ctx, cancel := context.WithTimeout(ctx, ep.timeout())
+	defer cancel()
+	req, err := s.request(ctx, it, ep, r.started)
 	if err != nil {
 		r.class, r.text = schemas.ClassInternal, err.Error()
 		return r
 	}
-	var firstByte atomic.Int64 // unix ns
-	ctx, cancel := context.WithTimeout(ctx, ep.timeout())
-	defer cancel()
-	resp, err := s.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ //nolint:bodyclose // readBody closes it
-		GotConn: func(httptrace.GotConnInfo) { firstByte.CompareAndSwap(0, time.Now().UnixNano()) },
-	})))
-	if ns := firstByte.Load(); ns != 0 {
+	var connected atomic.Int64
+	resp, err := s.transport.Send(req, &connected) //nolint:bodyclose // readBody closes it
+	if ns := connected.Load(); ns != 0 {
 		r.firstByte = time.Unix(0, ns)
 	}
 	if err != nil {

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 // Deps are a Dispatcher's ways into the world; all but Hooks and Logger are needed.
 type Deps struct {
-	Transport   http.RoundTripper
+	Transport   Transport
 	Classify    Classifier
 	Endpoints   Endpoints
 	Placement   Placement

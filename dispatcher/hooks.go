@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -27,6 +28,14 @@ type Source interface {
 	// FrozenSince reports whether this process stood still at some time after start,
 	// so that a failure since then is its own and not the endpoint's.
 	FrozenSince(start time.Time) bool
+}
+
+// Transport makes one HTTP request: never a redirect, no compression, and no second
+// POST once a byte of the first may have left.
+type Transport interface {
+	// Send sends. connected is set to the time (unix ns) at which the request had a
+	// connection, and stays 0 when there never was one.
+	Send(req *http.Request, connected *atomic.Int64) (*http.Response, error)
 }
 
 // Endpoints answers what the registry knows now.

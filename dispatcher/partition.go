@@ -44,7 +44,7 @@ const leastReadAhead = 2_000
 // in half the time that a lane's queue may last. Reading faster than that would put
 // every lane on hold for want of a faster machine, not for an endpoint's sake.
 func (s *lanes) readAhead() int {
-	return max(leastReadAhead, 4*s.cfg.MaxInFlight, int(s.meter.rate*s.cfg.LaneTime.Seconds()/2))
+	return max(leastReadAhead, 2*s.cfg.MaxInFlight, int(s.meter.rate*s.cfg.LaneTime.Seconds()/2))
 }
 
 // awaitRoom blocks while the partition may not take more in. It reports false when

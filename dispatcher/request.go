@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"strconv"
@@ -19,40 +20,39 @@ import (
 // to be closed before a byte was written; that costs no attempt. Nothing else may
 // make net/http send a POST twice: it does so for an Idempotency-Key header, which
 // registration therefore refuses.
-func (s *sender) request(it *item, ep *Endpoint, now time.Time) (*http.Request, error) {
+func (s *sender) request(ctx context.Context, it *item, ep *Endpoint, now time.Time) (*http.Request, error) {
 	d := &it.d
 	deliveryID, messageID := it.names()
-	h := make(http.Header, 16+len(ep.Header))
-	setHeader(h, "Content-Type", "application/json")
-	setProducers(h, "Content-Type", d.Event.ContentType)
-	setHeader(h, "User-Agent", s.userAgent)
-	setHeader(h, "Milena-Delivery-Id", deliveryID)
-	setHeader(h, "Milena-Attempt", strconv.Itoa(d.Attempt+1))
+	h := newHeaders(ownHeaders + len(ep.Header))
+	h.set("Content-Type", "application/json")
+	h.setProducers("Content-Type", d.Event.ContentType)
+	h.set("User-Agent", s.userAgent)
+	h.set("Milena-Delivery-Id", deliveryID)
+	h.set("Milena-Attempt", strconv.Itoa(d.Attempt+1))
 	// net/http adds Accept-Encoding of its own unless compression is off in the
 	// transport; internal/egress turns it off.
 	if !ep.NoCEHeaders && !d.Event.Structured {
-		setEventHeaders(h, &d.Event)
+		h.setEvent(&d.Event)
 	}
-	setProducers(h, "Traceparent", d.Traceparent)
-	setProducers(h, "Tracestate", d.Tracestate)
+	h.setProducers("Traceparent", d.Traceparent)
+	h.setProducers("Tracestate", d.Tracestate)
 	if len(ep.ForwardHeaders) > 0 {
 		for _, e := range d.Extra {
 			if v := string(e.Value); ep.ForwardHeaders[e.Key] && httpguts.ValidHeaderFieldValue(v) {
-				h.Add(e.Key, v)
+				h.Header.Add(e.Key, v)
 			}
 		}
 	}
 	for name, values := range ep.Header {
-		h[name] = values
+		h.Header[name] = values
 	}
-	if err := ep.Signer.Sign(h, messageID, now, d.Payload); err != nil {
+	if err := ep.Signer.Sign(h.Header, messageID, now, d.Payload); err != nil {
 		return nil, err
 	}
-	req := &http.Request{
-		Method: http.MethodPost, URL: ep.URL, Host: ep.URL.Host, Header: h,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: int64(len(d.Payload)),
-	}
+	req := new(http.Request).WithContext(ctx)
+	req.Method, req.URL, req.Host, req.Header = http.MethodPost, ep.URL, ep.URL.Host, h.Header
+	req.Proto, req.ProtoMajor, req.ProtoMinor = "HTTP/1.1", 1, 1
+	req.ContentLength = int64(len(d.Payload))
 	if len(d.Payload) == 0 {
 		req.Body = http.NoBody // with a POST, net/http sends Content-Length: 0 for it
 		return req, nil
@@ -63,31 +63,51 @@ func (s *sender) request(it *item, ep *Endpoint, now time.Time) (*http.Request, 
 	return req, nil
 }
 
-// setEventHeaders adds the CloudEvents HTTP binding's binary mode headers.
-func setEventHeaders(h http.Header, e *schemas.Event) {
-	setHeader(h, "Ce-Id", schemas.CEHTTPValue(e.ID))
-	setHeader(h, "Ce-Source", schemas.CEHTTPValue(e.Source))
-	setHeader(h, "Ce-Type", schemas.CEHTTPValue(e.Type))
+// ownHeaders is how many headers of ours a request has at most, those of a scheme
+// that signs included.
+const ownHeaders = 16
+
+// headers is an http.Header whose values stand in one block: a request has a dozen,
+// and each would be an allocation of its own.
+type headers struct {
+	http.Header
+
+	values []string
+}
+
+func newHeaders(n int) headers {
+	return headers{Header: make(http.Header, n), values: make([]string, 0, ownHeaders)}
+}
+
+// set sets a header whose name is in canonical form already.
+func (h *headers) set(canonicalName, value string) {
+	h.values = append(h.values, value)
+	last := len(h.values)
+	h.Header[canonicalName] = h.values[last-1 : last : last]
+}
+
+// setEvent adds the CloudEvents HTTP binding's binary mode headers.
+func (h *headers) setEvent(e *schemas.Event) {
+	h.set("Ce-Id", schemas.CEHTTPValue(e.ID))
+	h.set("Ce-Source", schemas.CEHTTPValue(e.Source))
+	h.set("Ce-Type", schemas.CEHTTPValue(e.Type))
 	version := e.SpecVersion
 	if version == "" {
 		version = "1.0"
 	}
-	setProducers(h, "Ce-Specversion", version)
+	h.setProducers("Ce-Specversion", version)
 	if e.Time != "" {
-		setHeader(h, "Ce-Time", schemas.CEHTTPValue(e.Time))
+		h.set("Ce-Time", schemas.CEHTTPValue(e.Time))
 	}
 	if e.Subject != "" {
-		setHeader(h, "Ce-Subject", schemas.CEHTTPValue(e.Subject))
+		h.set("Ce-Subject", schemas.CEHTTPValue(e.Subject))
 	}
 }
 
-// setHeader sets a header whose name is in canonical form already.
-func setHeader(h http.Header, canonicalName, value string) { h[canonicalName] = []string{value} }
-
 // setProducers sets a header to what a producer wrote, unless that is empty or no
 // header value at all (RFC 9110, section 5.5): an odd header costs itself only.
-func setProducers(h http.Header, canonicalName, value string) {
+func (h *headers) setProducers(canonicalName, value string) {
 	if value != "" && httpguts.ValidHeaderFieldValue(value) {
-		setHeader(h, canonicalName, value)
+		h.set(canonicalName, value)
 	}
 }

@@ -132,7 +132,7 @@ func (w *world) send(endpoint string, n int, headers ...schemas.Header) {
 	w.p.Take(w.t.Context(), recs)
 }
 
-func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *world) Send(r *http.Request, _ *atomic.Int64) (*http.Response, error) {
 	id := strings.TrimPrefix(r.URL.Path, "/")
 	var body []byte
 	if r.Body != nil {

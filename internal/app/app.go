@@ -159,7 +159,7 @@ func (a *App) addDispatcher(fx *effects, parker dispatcher.Parker) error {
 		DuplicateEntries: c.Duplicates.Entries, DuplicateAge: c.Duplicates.Age,
 		MaxAge: a.cfg.Retry.MaxAge, UserAgent: "Milena/" + a.opts.Version,
 	}, dispatcher.Deps{
-		Transport: out.RoundTripper(), Classify: egress.Classify,
+		Transport: out, Classify: egress.Classify,
 		Endpoints: endpoints{a.follower}, Placement: fx,
 		Parker: parker, DeadLetters: fx, AttemptLog: fx, Forwarder: fx, Notifier: fx,
 		HoldLog: &holdLog{effects: *fx, reader: a.reader, process: a.opts.Process},

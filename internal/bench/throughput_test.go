@@ -50,6 +50,7 @@ func wholeWay(tb testing.TB, n int) speed {
 		in.produce(in.record(endpointID(i%endpoints), strconv.Itoa(i), body))
 	}
 	check(tb, in.cl.Flush(tb.Context()))
+	in.cfg.Dispatcher.MaxInFlight = inFlight // as the bare loop has
 	stop := in.run()
 	reached := func(k int) time.Time {
 		testkit.Eventually(tb, 2*time.Minute, func() string {

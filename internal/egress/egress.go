@@ -82,7 +82,13 @@ type roundTripper Egress
 
 // RoundTrip implements http.RoundTripper.
 func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	e := (*Egress)(r)
+	return (*Egress)(r).Send(req, nil)
+}
+
+// Send is RoundTrip that also tells when the request had a connection, a moment
+// before its first byte left: connected is set to that time in unix nanoseconds,
+// once, and stays 0 when there never was one. It may be nil.
+func (e *Egress) Send(req *http.Request, connected *atomic.Int64) (*http.Response, error) {
 	switch req.URL.Scheme {
 	case "https":
 	case "http":
@@ -100,7 +106,7 @@ func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, &RequestError{Header: name, Why: "makes net/http send a POST again after it was processed"}
 		}
 	}
-	resp, err := e.send(req)
+	resp, err := e.send(req, connected)
 	if err != nil {
 		return nil, mark(req, err)
 	}

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/http/httptrace"
+	"sync/atomic"
+	"time"
 )
 
 // maxRedials bounds how many kept connections may turn out to be closed for one
@@ -23,9 +25,13 @@ type flight struct {
 	conn   *conn // nil: none yet, or HTTP/2, whose connections carry several requests
 	before int64
 	reused bool
+	at     *atomic.Int64 // the caller's; see Send
 }
 
 func (f *flight) gotConn(info httptrace.GotConnInfo) {
+	if f.at != nil {
+		f.at.CompareAndSwap(0, time.Now().UnixNano())
+	}
 	f.conn = nil
 	inner := info.Conn
 	if t, ok := inner.(*tls.Conn); ok {
@@ -47,8 +53,8 @@ func (f *flight) untouched() bool {
 }
 
 // send makes one POST, on as many kept connections as turn out to be closed.
-func (e *Egress) send(req *http.Request) (*http.Response, error) {
-	f := &flight{}
+func (e *Egress) send(req *http.Request, connected *atomic.Int64) (*http.Response, error) {
+	f := &flight{at: connected}
 	f.trace.GotConn = f.gotConn
 	own := req.WithContext(httptrace.WithClientTrace(req.Context(), &f.trace))
 	for try := 0; ; try++ {
