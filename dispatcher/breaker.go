@@ -127,8 +127,11 @@ var errFailed = errors.New("failed")
 // opened or closed by it. started is when the attempt began, inFlight how many
 // others of the endpoint are still open.
 func (b *breaker) settle(t ticket, s signal, started, now time.Time, inFlight int) (changed bool) {
-	if t.done != nil {
+	if t.done != nil && t.epoch == b.epoch {
 		return b.settleProbe(t, s, now)
+	}
+	if t.done != nil {
+		t.done(errFailed) // of an instance that is gone
 	}
 	if t.epoch != b.epoch || s == signalExcluded || b.current != nil {
 		return false

@@ -110,6 +110,45 @@ func (s *lanes) usable(l *lane, ep *Endpoint) bool {
 	return l.enabled()
 }
 
+// refreshEvery is how often the configuration of endpoints in trouble is looked at.
+const refreshEvery = time.Second
+
+// refresh lets an operator's word reach lanes that nothing else wakes: a newer
+// configuration closes a breaker and ends a pause, and a disabled endpoint's
+// deliveries on hold end as dead letters.
+func (d *Dispatcher) refresh() {
+	for l, known := range d.lanes.troubled() {
+		if ep := d.Endpoints.Endpoint(l.id, known); ep != nil && ep != known {
+			d.lanes.refreshed(l, ep)
+		}
+	}
+}
+
+func (s *lanes) troubled() map[*lane]*Endpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	found := map[*lane]*Endpoint{}
+	for _, l := range s.byID {
+		if l.held != nil || l.telling.stands || !l.breaker.closed() || l.pausedUntil.After(now) || l.disabledAt != 0 {
+			found[l] = l.ep
+		}
+	}
+	return found
+}
+
+func (s *lanes) refreshed(l *lane, ep *Endpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if l.part.gone || ep.Version < l.version {
+		return
+	}
+	s.use(l, ep, now)
+	s.settleIn(l, now)
+	s.pump(now)
+}
+
 // holdUndecided puts on hold what has waited for the registry for longer than a
 // lane's queue may last: a barrier that fails costs no memory and kills nothing.
 func (s *lanes) holdUndecided(ls []*lane) {

@@ -69,6 +69,8 @@ func New(cfg Config, deps Deps) *Dispatcher {
 func (d *Dispatcher) Run(ctx context.Context) {
 	retell := time.NewTicker(retellEvery)
 	defer retell.Stop()
+	refresh := time.NewTicker(refreshEvery)
+	defer refresh.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -77,6 +79,8 @@ func (d *Dispatcher) Run(ctx context.Context) {
 			d.decideAll(ctx)
 		case <-retell.C:
 			d.lanes.retell()
+		case <-refresh.C:
+			d.refresh()
 		}
 	}
 }

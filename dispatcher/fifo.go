@@ -22,6 +22,19 @@ func (q *fifo[T]) pushFront(v T) {
 	q.items[q.head] = v
 }
 
+// insert puts v behind those at the head that come before it.
+func (q *fifo[T]) insert(v T, before func(T) bool) {
+	i := q.head
+	for i < len(q.items) && before(q.items[i]) {
+		i++
+	}
+	if i == q.head {
+		q.pushFront(v)
+		return
+	}
+	q.items = slices.Insert(q.items, i, v)
+}
+
 // peek returns the head and leaves it.
 func (q *fifo[T]) peek() (v T, ok bool) {
 	if q.len() == 0 {

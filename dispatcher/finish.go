@@ -58,9 +58,11 @@ func (s *lanes) finish(it *item, e ending) (next *item, notice *schemas.Notice) 
 	s.meter.count(now)
 	if it.unproven {
 		s.unproven--
-		if waiting, ok := s.waitUnproven.pop(); ok {
-			s.back(waiting, now)
-		}
+	}
+	if l.place == placeSlow {
+		// What stood out may be this attempt.
+		s.waitSlow.remove(func(o *lane) bool { return o == l })
+		l.place = placeNone
 	}
 	if e.pause.After(l.pausedUntil) {
 		l.pausedUntil, l.pauseStatus, l.pauseVersion = e.pause, e.status, l.ep.version()
@@ -163,9 +165,9 @@ func (s *lanes) putBack(l *lane, it *item) {
 		it.part.gaveUp(it)
 		it.part.checkDrained()
 	case it.held != nil:
-		s.enqueue(&l.ahead, it, true)
+		s.requeue(&l.ahead, it)
 	default:
-		s.enqueue(&l.behind, it, true)
+		s.requeue(&l.behind, it)
 	}
 }
 
@@ -179,15 +181,22 @@ func (s *lanes) acked(p *Partition) {
 func (s *lanes) ackedLocked(p *Partition) {
 	p.open--
 	p.unacked--
-	if len(p.blocked) > 0 && p.unacked < s.cfg.Unsettled {
-		now := time.Now()
-		blocked := p.blocked
-		p.blocked = nil
-		for _, l := range blocked {
-			s.back(l, now)
-		}
-		s.pump(now)
+	if p.unacked < s.cfg.Unsettled {
+		s.unblock(p, time.Now())
 	}
 	p.checkDrained()
 	s.signalRoom()
+}
+
+// unblock lets lanes go on that waited for the partition's writes.
+func (s *lanes) unblock(p *Partition, now time.Time) {
+	if len(p.blocked) == 0 {
+		return
+	}
+	blocked := p.blocked
+	p.blocked = nil
+	for _, l := range blocked {
+		s.back(l, now)
+	}
+	s.pump(now)
 }

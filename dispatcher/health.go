@@ -24,12 +24,15 @@ const tellEvery = time.Second
 // time on hold is written at once.
 func (s *lanes) tell(l *lane) {
 	t := &l.telling
+	if l.part.gone {
+		return
+	}
 	t.dirty = true
-	if t.writing || l.part.stopped {
+	if t.writing {
 		return // the ack of the write under way comes back here
 	}
 	now := time.Now()
-	if after := tellEvery - now.Sub(t.began); after > 0 && !l.anchoring() {
+	if after := tellEvery - now.Sub(t.began); after > 0 && !l.anchoring() && !l.part.stopped {
 		if t.timer == nil {
 			part := l.part
 			t.timer = time.AfterFunc(after, func() { s.tellLater(l, part) })
@@ -45,10 +48,16 @@ func (l *lane) anchoring() bool { return l.held != nil && len(l.held.waiting) > 
 func (s *lanes) tellLater(l *lane, part *Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l.part != part || part.gone {
+		return
+	}
 	l.telling.timer = nil
-	if l.part == part && l.telling.dirty {
+	if l.telling.dirty {
 		s.tell(l)
 	}
+	now := time.Now()
+	s.settleIn(l, now)
+	s.pump(now)
 }
 
 // writeHealth writes the record as it is now, or a tombstone when all is well.
@@ -80,8 +89,8 @@ func (s *lanes) writeHealth(l *lane, now time.Time) {
 
 // told lets go of the deliveries whose place on hold is now known for good.
 func (s *lanes) told(l *lane, part *Partition, next int64) {
-	if l.part != part {
-		return // another assignment has begun; it has read health itself
+	if l.part != part || part.gone {
+		return // another assignment may have begun; it has read health itself
 	}
 	t := &l.telling
 	t.writing = false
@@ -114,7 +123,7 @@ func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
 		next, last := h.tracker.Watermark(), h.last
 		rec.Next, rec.Last, rec.Held = &next, &last, h.count()
 	}
-	if l.episode.active() {
+	if l.episode.active() || !l.breaker.closed() {
 		e := l.episode.Episode
 		e.BreakerStep, e.OpenUntil = l.breaker.step, l.breaker.until
 		rec.Since = &e

@@ -80,7 +80,8 @@ func (l *lane) wait(n int, now time.Time) time.Duration {
 	// must be expected to take.
 	wait := time.Duration(n) * max(usual, l.oldest(now)) / time.Duration(limit)
 	if l.bucket != nil {
-		wait = max(wait, time.Duration(float64(n)/float64(l.bucket.Limit())*float64(time.Second)))
+		short := float64(n) - l.bucket.TokensAt(now)
+		wait = max(wait, time.Duration(short/float64(l.bucket.Limit())*float64(time.Second)))
 	}
 	return wait
 }
@@ -106,7 +107,7 @@ func (s *lanes) stuck(l *lane, now time.Time) HoldCause {
 
 // place puts a fresh delivery into behind, or on hold with all of behind before it.
 func (s *lanes) placeFresh(l *lane, it *item, now time.Time) {
-	s.enqueue(&l.behind, it, false)
+	s.enqueue(&l.behind, it)
 	if cause := s.tooLong(l, now); cause != "" {
 		s.hold(l, cause)
 	}
@@ -154,6 +155,7 @@ func (s *lanes) hold(l *lane, cause HoldCause) {
 func (s *lanes) append(l *lane, it *item, cause HoldCause) {
 	h := l.held
 	h.appending++
+	it.part.toHold[it] = struct{}{}
 	s.d.duplicates.forget(it.key)
 	if s.d.Hooks.Held != nil {
 		s.d.Hooks.Held(cause)
@@ -174,13 +176,15 @@ func (s *lanes) append(l *lane, it *item, cause HoldCause) {
 //	  deliveries is held behind it, and dropped as a duplicate] → done
 func (s *lanes) appended(l *lane, h *held, it *item, offset int64) {
 	h.appending--
-	if it.part.stopped {
-		s.release(it)
-		return
+	if it.part.gone {
+		return // given up
 	}
+	now := time.Now()
 	if offset < 0 { // it ended as a dead letter
 		s.heldDone(it)
 		s.leaveHold(l, h)
+		s.settleIn(l, now)
+		s.pump(now)
 		return
 	}
 	if h.tracker == nil {
@@ -197,22 +201,23 @@ func (s *lanes) appended(l *lane, h *held, it *item, offset int64) {
 		h.waiting = append(h.waiting, it)
 		s.tell(l)
 	}
-	now := time.Now()
 	s.settleIn(l, now)
 	s.pump(now)
 }
 
 // heldDone ends a delivery's time in deliveries: hold has it now.
 func (s *lanes) heldDone(it *item) {
+	delete(it.part.toHold, it)
 	it.part.src.DoneHere(it.offset)
 	s.ackedLocked(it.part)
 }
 
 // release gives a delivery up whose partition is gone.
-func (s *lanes) release(it *item) {
+func (s *lanes) release(it *item, now time.Time) {
 	it.part.open--
 	it.part.unacked--
 	it.part.gaveUp(it)
+	s.unblock(it.part, now)
 	it.part.checkDrained()
 }
 
@@ -220,13 +225,19 @@ func (s *lanes) release(it *item) {
 func (s *lanes) settledHeld(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, h := it.lane, it.held
-	before := h.tracker.Watermark()
-	h.tracker.Done(it.offset)
-	if l.held == h && !it.part.stopped && h.tracker.Watermark() != before {
-		s.tell(l)
+	l := it.lane
+	delete(l.busy, it.offset)
+	for _, h := range []*held{it.held, it.heir} {
+		if h == nil {
+			continue
+		}
+		before := h.tracker.Watermark()
+		h.tracker.Done(it.offset)
+		if l.held == h && h.tracker.Watermark() != before {
+			s.tell(l)
+		}
+		s.leaveHold(l, h)
 	}
-	s.leaveHold(l, h)
 	s.ackedLocked(it.part)
 	now := time.Now()
 	s.settleIn(l, now)
@@ -245,14 +256,11 @@ func (s *lanes) leaveHold(l *lane, h *held) {
 // dropAhead forgets what was read from hold and has not begun; it is read again
 // when it can be sent.
 func (s *lanes) dropAhead(l *lane) {
-	first, ok := l.ahead.peek()
-	if !ok {
-		return
-	}
-	l.held.searched = first.offset
 	for l.ahead.len() > 0 {
 		it := s.dequeue(&l.ahead)
 		it.part.open--
+		l.held.searched = min(l.held.searched, it.offset)
+		delete(l.busy, it.offset)
 		s.d.duplicates.forget(it.key)
 	}
 }

@@ -84,9 +84,16 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // memory would be gone soon.
 func (s *lanes) wants(l *lane, now time.Time) bool {
 	h := l.held
-	return h != nil && h.unread() && !l.part.stopped && !l.undecided && !l.pausedUntil.After(now) &&
+	return h != nil && h.unread() && l.anchor >= 0 && !l.part.stopped && !l.undecided && !l.pausedUntil.After(now) &&
 		!l.breaker.open(now) && l.wait(l.ahead.len(), now) < s.cfg.LaneTime/2 &&
-		(l.breaker.closed() || l.ahead.len() == 0)
+		(l.breaker.closed() || l.ahead.len() == 0) && !s.fullForHeld(l)
+}
+
+// fullForHeld reports whether memory is too short to read more of the lane's
+// records. A lane that has none in memory may always read one: what waits behind
+// them takes up memory too, and goes only when they are gone.
+func (s *lanes) fullForHeld(l *lane) bool {
+	return s.bytes >= s.cfg.QueuedBytes && l.ahead.len()+l.inFlight > 0
 }
 
 func (s *lanes) ask(l *lane) {
@@ -148,7 +155,7 @@ func (p *Partition) serve(from int64, chunk HoldChunk) {
 		if l == nil || !served[l] || rec.Offset < l.held.searched {
 			continue
 		}
-		if l.wait(l.ahead.len(), now) >= s.cfg.LaneTime || s.bytes >= s.cfg.QueuedBytes || (!l.breaker.closed() && l.ahead.len() > 0) {
+		if l.wait(l.ahead.len(), now) >= s.cfg.LaneTime || s.fullForHeld(l) || (!l.breaker.closed() && l.ahead.len() > 0) {
 			l.held.searched = rec.Offset
 			delete(served, l)
 			continue
@@ -182,6 +189,12 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 	if !h.tracker.Open(rec.Offset) {
 		return nil // settled; read again after a drop
 	}
+	if o := l.busy[rec.Offset]; o != nil {
+		if o.held != h {
+			o.heir = h // its attempt began under an assignment of before
+		}
+		return nil
+	}
 	it := &item{part: p, offset: rec.Offset, lane: l, held: h}
 	var err error
 	it.d, err = schemas.ParseDelivery(*rec)
@@ -195,12 +208,15 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 		return nil
 	case err != nil:
 		open()
+		l.busy[rec.Offset] = it
 		it.d.Error = schemas.CleanError(err.Error())
 		return func() { p.d.bury(it, schemas.ReasonMalformed, nil) }
 	case now.Sub(it.d.Enqueued) > s.cfg.MaxAge:
 		open()
+		l.busy[rec.Offset] = it
 		return func() { p.d.bury(it, schemas.ReasonExpired, nil) }
 	}
+	l.busy[rec.Offset] = it
 	it.d.Claim = 0
 	it.key = s.d.duplicates.key(&it.d)
 	it.ready = readySince(&it.d, rec.Timestamp, now)
@@ -212,10 +228,10 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 		}
 		// Of two queued copies the one from hold stays, for the order's sake.
 		s.unqueue(queued)
-		s.enqueue(&l.ahead, it, false)
+		s.enqueue(&l.ahead, it)
 		return func() { p.duplicate(queued) }
 	}
-	s.enqueue(&l.ahead, it, false)
+	s.enqueue(&l.ahead, it)
 	return nil
 }
 

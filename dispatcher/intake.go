@@ -9,10 +9,14 @@ import (
 )
 
 // Take reads records of the assignment in log order. It blocks while the partition
-// may not take more in; no record stops it.
+// may not take more in; no record stops it. What it has not accepted when ctx or
+// the assignment ends is given up: nobody is at work on it.
 func (p *Partition) Take(ctx context.Context, records []schemas.Record) {
 	for i := range records {
 		if !p.awaitRoom(ctx) {
+			for _, rest := range records[i:] {
+				p.src.GiveUp(rest.Offset)
+			}
 			return
 		}
 		p.take(&records[i])

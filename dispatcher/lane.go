@@ -19,6 +19,7 @@ type item struct {
 	ready  time.Time // when it could have been sent for the first time
 
 	holdOffset int64 // where it was appended to hold
+	heir       *held // of a later assignment, which read the same record of hold while this one was open
 
 	deliveryID string // made at its first attempt; see names
 	messageID  string
@@ -49,15 +50,17 @@ const itemOverhead = 1 << 10
 // lane is the in-process state of one endpoint: its queues, its limits and its
 // health. All fields are guarded by lanes.mu.
 type lane struct {
-	id     string
-	tenant *tenant
-	part   *Partition // the assignment that its queues were read under
-	ep     *Endpoint  // as last used; nil: not known yet
+	id      string
+	tenant  *tenant
+	part    *Partition // the assignment that its queues were read under
+	ep      *Endpoint  // as last used; nil: not known yet
+	version int64      // the newest of its configurations that was used
 
-	ahead    fifo[*item] // read from hold; served first
-	behind   fifo[*item] // read from deliveries; served when nothing is left on hold
-	held     *held       // nil: nothing is on hold
-	open     *item       // oldest attempt in flight
+	ahead    fifo[*item]     // read from hold; served first
+	behind   fifo[*item]     // read from deliveries; served when nothing is left on hold
+	held     *held           // nil: nothing is on hold
+	busy     map[int64]*item // by offset of hold: read from there and not settled, also under an assignment of before
+	open     *item           // oldest attempt in flight
 	openLast *item
 	inFlight int
 	pace     pace
@@ -149,8 +152,8 @@ func (l *lane) use(ep *Endpoint, now time.Time) (mended bool) {
 	if ep == l.ep {
 		return false
 	}
-	mended = l.ep != nil && ep != nil && ep.Version > l.ep.Version
-	l.ep = ep
+	mended = l.version > 0 && ep.version() > l.version
+	l.ep, l.version = ep, max(l.version, ep.version())
 	if mended {
 		l.mend()
 	}
@@ -179,6 +182,18 @@ func (l *lane) mend() {
 	}
 }
 
+// disown forgets all that the owner of its partition knows: another may own it now,
+// and health says it when the partition comes back. What is in flight stays.
+func (l *lane) disown() {
+	if l.telling.timer != nil {
+		l.telling.timer.Stop()
+	}
+	l.mend()
+	l.pausedUntil, l.pauseStatus = time.Time{}, 0
+	l.held, l.anchor, l.telling = nil, -1, telling{}
+	l.ep, l.version, l.bucket = nil, 0, nil
+}
+
 // enabled reports whether the endpoint may be sent to as far as we know.
 func (l *lane) enabled() bool {
 	return l.ep != nil && l.ep.State == schemas.StateEnabled && l.ep.Version > l.disabledAt
@@ -186,7 +201,7 @@ func (l *lane) enabled() bool {
 
 // working reports whether anything of the endpoint is under way here.
 func (l *lane) working() bool {
-	return l.behind.len() > 0 || l.ahead.len() > 0 || l.inFlight > 0 || l.held != nil || l.undecided ||
+	return l.behind.len() > 0 || l.ahead.len() > 0 || l.inFlight > 0 || l.held != nil || l.undecided || len(l.busy) > 0 ||
 		l.telling.writing || l.telling.dirty
 }
 

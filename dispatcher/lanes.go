@@ -62,7 +62,7 @@ func (s *lanes) offer(it *item, ep *Endpoint) {
 	if l.enabled() && !l.undecided {
 		s.placeFresh(l, it, now)
 	} else {
-		s.enqueue(&l.behind, it, false)
+		s.enqueue(&l.behind, it)
 		s.undecide(l)
 	}
 	s.settleIn(l, now)
@@ -80,8 +80,11 @@ func tenantOf(ep *Endpoint) string {
 func (s *lanes) lane(id string, part *Partition, tenant string) *lane {
 	l := s.byID[id]
 	if l == nil {
-		l = &lane{id: id, tenant: s.ring.tenant(tenant), anchor: -1}
+		l = &lane{id: id, tenant: s.ring.tenant(tenant), anchor: -1, part: part, busy: map[int64]*item{}}
 		s.byID[id] = l
+	}
+	if l.part != part {
+		l.disown()
 	}
 	if l.idle != nil {
 		s.idle.Remove(l.idle)
@@ -96,15 +99,25 @@ func (s *lanes) use(l *lane, ep *Endpoint, now time.Time) {
 	if l.use(ep, now) {
 		s.tell(l)
 	}
+	if ep != nil && ep.Tenant != l.tenant.name && l.place != placeRing {
+		s.ring.leave(l.tenant)
+		l.tenant = s.ring.tenant(ep.Tenant)
+	}
 }
 
-// enqueue puts a delivery into a lane's queue.
-func (s *lanes) enqueue(q *fifo[*item], it *item, front bool) {
-	if front {
-		q.pushFront(it)
-	} else {
-		q.push(it)
-	}
+// enqueue puts a delivery at the end of a lane's queue.
+func (s *lanes) enqueue(q *fifo[*item], it *item) {
+	q.push(it)
+	s.countQueued(it)
+}
+
+// requeue puts a delivery back to where it was taken from.
+func (s *lanes) requeue(q *fifo[*item], it *item) {
+	q.insert(it, func(o *item) bool { return o.offset < it.offset })
+	s.countQueued(it)
+}
+
+func (s *lanes) countQueued(it *item) {
 	s.bytes += it.size()
 	s.queued++
 	it.part.queued++
@@ -137,7 +150,14 @@ func (s *lanes) settleIn(l *lane, now time.Time) {
 		s.ring.add(l)
 	case l.held != nil && l.inFlight == 0 && l.head() == nil:
 		s.wakeWhenSendable(l, now) // what is on hold is read then
-	case l.idle == nil && !l.working():
+	default:
+		s.rest(l, now)
+	}
+}
+
+// rest notes that a lane has no work, if so.
+func (s *lanes) rest(l *lane, now time.Time) {
+	if l.idle == nil && !l.working() && s.byID[l.id] == l {
 		l.idle = s.idle.PushBack(l)
 		s.evict(now)
 	}
@@ -185,7 +205,17 @@ func (s *lanes) pump(now time.Time) {
 // pick takes the next delivery in turn and a slot for it; nil when there is none.
 func (s *lanes) pick(now time.Time) *item {
 	for s.inFlight < s.cfg.MaxInFlight && !s.closed {
+		// One at a time, and again while there is room: a lane that has waited may
+		// have nothing to send any more.
+		waiting, unproven := s.waitUnproven.peek()
+		if unproven = unproven && s.unproven < s.mostUnproven(); unproven {
+			s.waitUnproven.pop()
+			s.back(waiting, now)
+		}
 		l := s.ring.take()
+		if l == nil && unproven {
+			continue
+		}
 		if l == nil {
 			return nil
 		}
@@ -210,7 +240,10 @@ func (s *lanes) pick(now time.Time) *item {
 // lane stands where the event that changes that will find it.
 func (s *lanes) mayStart(l *lane, now time.Time) (t ticket, ok bool) {
 	switch {
-	case l.head() == nil || l.undecided || l.inFlight >= l.most():
+	case l.head() == nil:
+		s.rest(l, now) // what it had was dropped, or is on hold now
+		return t, false
+	case l.undecided || l.inFlight >= l.most():
 		return t, false // offer, hold, the barrier or its own next finish brings it back
 	case !l.enabled():
 		s.undecide(l)
@@ -227,7 +260,7 @@ func (s *lanes) mayStart(l *lane, now time.Time) (t ticket, ok bool) {
 		l.place = placeUnsettled
 		l.part.blocked = append(l.part.blocked, l)
 		return t, false
-	case !l.pace.proven && s.unproven >= max(1, s.cfg.MaxInFlight/2):
+	case !l.pace.proven && s.unproven >= s.mostUnproven():
 		l.place = placeUnproven
 		s.waitUnproven.push(l)
 		return t, false
@@ -245,6 +278,9 @@ func (s *lanes) mayStart(l *lane, now time.Time) (t ticket, ok bool) {
 	}
 	return t, ok
 }
+
+// mostUnproven is how many attempts of unproven lanes may be in flight.
+func (s *lanes) mostUnproven() int { return max(1, s.cfg.MaxInFlight/2) }
 
 // wakeAt looks at the lane again at that time.
 func (s *lanes) wakeAt(l *lane, at, now time.Time) {

@@ -19,11 +19,13 @@ type Partition struct {
 	open    int     // begun and not acknowledged: in flight or being settled
 	unacked int     // of those, being settled
 	blocked []*lane // lanes that wait for unacked to fall
-	stopped bool    // no work of it begins any more
+	stopped bool    // no work of it begins any more; what has begun is told of
+	gone    bool    // Drain has returned: whoever owns it next knows better
 
 	claim  int64              // on the partition's hold
 	claims []schemas.Claim    // ours and those before it, ascending
 	held   map[*lane]struct{} // lanes with records on hold
+	toHold map[*item]struct{} // on their way there, and not done in deliveries yet
 	askers fifo[*lane]        // lanes that want to read on, in turn
 
 	asked   chan struct{} // has an element while askers has some
@@ -97,6 +99,12 @@ func (p *Partition) gaveUp(it *item) {
 	p.d.duplicates.forget(it.key)
 	if it.held == nil {
 		p.src.GiveUp(it.offset)
+		return
+	}
+	l := it.lane
+	delete(l.busy, it.offset)
+	if h := it.heir; h != nil && h == l.held {
+		h.searched = min(h.searched, it.offset) // the assignment that goes on reads it again
 	}
 }
 
@@ -110,20 +118,16 @@ func (p *Partition) checkDrained() {
 	}
 }
 
-// stop drops what is queued of the partition; what has begun goes on.
+// stop drops what is queued of the partition; what has begun goes on, and health
+// hears what comes of it.
 func (s *lanes) stop(p *Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.stopped {
 		return
 	}
-	now := time.Now()
-	for l := range p.held {
-		if l.telling.dirty && !l.telling.writing {
-			s.writeHealth(l, now) // how far its records on hold are settled
-		}
-	}
 	p.stopped = true
+	now := time.Now()
 	for _, l := range s.byID {
 		if l.part != p {
 			continue
@@ -135,10 +139,11 @@ func (s *lanes) stop(p *Partition) {
 				p.gaveUp(it)
 			}
 		}
-		s.letWaitersGo(l)
-		l.held = nil
+		if l.telling.dirty && !l.telling.writing {
+			s.writeHealth(l, now)
+		}
+		s.settleIn(l, now)
 	}
-	clear(p.held)
 	p.checkDrained()
 	select {
 	case p.room <- struct{}{}:
@@ -147,15 +152,28 @@ func (s *lanes) stop(p *Partition) {
 	s.signalRoom()
 }
 
-// letWaitersGo gives up the deliveries whose place on hold health does not tell yet.
-func (s *lanes) letWaitersGo(l *lane) {
-	if l.held == nil {
-		return
+// end lets go of everything of the partition but the attempts that are open: their
+// results are facts. What was on its way to hold is given up now and not at its ack,
+// when a later assignment may have gone past it.
+func (s *lanes) end(p *Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	p.gone = true
+	for it := range p.toHold {
+		s.release(it, now)
 	}
-	for _, it := range l.held.waiting {
-		s.release(it)
+	clear(p.toHold)
+	clear(p.held)
+	for _, l := range s.byID {
+		if l.part == p {
+			l.disown()
+			s.settleIn(l, now)
+		}
 	}
-	l.held.waiting = nil
+	s.unblock(p, now)
+	s.pump(now)
+	s.signalRoom()
 }
 
 // Drain ends the assignment's work. On a revoke what is queued is dropped and what
@@ -167,6 +185,7 @@ func (p *Partition) Drain(ctx context.Context) {
 		p.d.windUp(ctx)
 	}
 	p.d.lanes.stop(p)
+	defer p.d.lanes.end(p)
 	select {
 	case <-p.drained:
 	case <-ctx.Done():

@@ -42,7 +42,7 @@ func (p *Partition) takeOver(t Takeover) {
 	for id, h := range t.Health {
 		l := s.lane(id, p, "")
 		l.telling = telling{stands: true, dirty: true}
-		l.anchor = -1
+		l.version = h.Version
 		if h.Next != nil {
 			l.held = &held{
 				tracker: offsets.NewTracker(*h.Next), searched: *h.Next, last: end - 1,
@@ -60,10 +60,7 @@ func (p *Partition) takeOver(t Takeover) {
 		if h.Paused != nil {
 			l.pausedUntil, l.pauseStatus, l.pauseVersion = h.Paused.Until, h.Paused.Status, h.Paused.Version
 		}
-		l.use(p.d.Endpoints.Endpoint(id, nil), now)
-		if l.ep.version() > h.Version {
-			l.mend()
-		}
+		s.use(l, p.d.Endpoints.Endpoint(id, nil), now) // ends what is about an older configuration
 		// The record carries our claim from now on, and one that nothing stands
 		// behind any more becomes a tombstone.
 		s.tell(l)
@@ -99,7 +96,7 @@ func (d *Dispatcher) Assign(ctx context.Context, partition int32, src Source) *P
 
 func (d *Dispatcher) begin(ctx context.Context, partition int32, src Source, t Takeover) *Partition {
 	p := &Partition{
-		d: d, number: partition, src: src, held: map[*lane]struct{}{},
+		d: d, number: partition, src: src, held: map[*lane]struct{}{}, toHold: map[*item]struct{}{},
 		room: make(chan struct{}, 1), asked: make(chan struct{}, 1), drained: make(chan struct{}),
 	}
 	p.takeOver(t)
