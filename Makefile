@@ -14,11 +14,17 @@ LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/milena-tools/golangci-lint-
 LINT := $(shell for l in "$$(command -v golangci-lint)" "$$($(GO) env GOPATH)/bin/golangci-lint"; do \
 	[ -x "$$l" ] && [ "$$("$$l" version --short 2>/dev/null)" = "$(LINT_VERSION)" ] && echo "$$l" && exit; done; echo $(LINT_CACHE)/golangci-lint)
 
-# Packages with tests behind the build tag kafka, and those with soak tests.
-KAFKA_PKGS = $(shell grep -rlE '^//go:build .*kafka' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
+# Packages with tests behind the build tag kafka, and those with soak tests. Of the
+# former, those that change their broker by the tag (they have files for !kafka) run
+# all of their tests on real ones; of the others only the tests behind the tag run
+# again.
+KAFKA_FILES = $(shell grep -rlE '^//go:build .*kafka' --include='*_test.go' .)
+KAFKA_WHOLE = $(sort $(dir $(shell grep -lE '^//go:build .*!kafka' $(KAFKA_FILES) | grep -v main_test)))
+KAFKA_PART = $(filter-out $(KAFKA_WHOLE),$(sort $(dir $(KAFKA_FILES))))
+KAFKA_TESTS = $(shell grep -hoE '^func Test[A-Z0-9][A-Za-z0-9]*' $(filter $(addsuffix %,$(KAFKA_PART)),$(KAFKA_FILES)) | cut -c6- | grep -vxE 'TestMain|TestSoak.*' | paste -sd '|')
 SOAK_PKGS = $(shell grep -rlE '^func TestSoak' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
 
-.PHONY: help build test test-kafka soak lint bench bench-isolation fuzz generate examples check
+.PHONY: help build test test-kafka test-kafka-old soak lint bench bench-isolation fuzz generate examples check
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -31,7 +37,11 @@ test: ## all tests on the embedded broker: no download but Go modules, at most 4
 	$(GO) test -tags synctests -shuffle=on -timeout 3m -run '^TestVirtual' ./retrytopics  # days in virtual time: kgo's locks must be durable blocks
 
 test-kafka: ## what wants real brokers (Java and Maven; or MILENA_TEST_BROKERS=host:port,...), at most 12 minutes
-	$(GO) test -tags kafka -race -shuffle=on -timeout 12m -p 1 $(KAFKA_PKGS)
+	$(GO) test -tags kafka -race -shuffle=on -timeout 12m -p 1 $(KAFKA_WHOLE)
+	$(GO) test -tags kafka -race -shuffle=on -timeout 12m -p 1 -run '^($(KAFKA_TESTS))$$' $(KAFKA_PART)
+
+test-kafka-old: ## the promises end to end on the oldest Kafka that is supported
+	MILENA_TEST_KAFKA_VERSION=3.9.1 $(GO) test -tags kafka -race -shuffle=on -timeout 12m ./internal/flowtest
 
 soak: ## many seeds and long chaos on real brokers: SOAK=10m a test
 	@[ -n "$(SOAK_PKGS)" ] || { echo "no package has a TestSoak"; exit 1; }

@@ -14,6 +14,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	p := &program{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
 	code := p.run(ctx, os.Args[1:])
 	stop()
