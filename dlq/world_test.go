@@ -21,7 +21,7 @@ const worldPartitions = 4
 
 // world is a broker with Milena's topics, a store, and what was written to it.
 type world struct {
-	*testing.T
+	testing.TB
 	fake   *testkit.Fake
 	cfg    kafka.Config
 	store  *Store
@@ -42,6 +42,11 @@ type letter struct {
 
 func newWorld(t *testing.T, opts ...testkit.FakeOption) *world {
 	t.Helper()
+	return newWorldFor(t, opts...)
+}
+
+func newWorldFor(t testing.TB, opts ...testkit.FakeOption) *world {
+	t.Helper()
 	names := schemas.Names{Prefix: schemas.DefaultPrefix}
 	keyed := []string{names.DLQ(), names.Deliveries(), names.Attempts(), names.Health()}
 	single := []string{names.Endpoints(), names.Runs(), names.Audit()}
@@ -53,7 +58,7 @@ func newWorld(t *testing.T, opts ...testkit.FakeOption) *world {
 		topics = append(topics, testkit.Topic{Name: n, Partitions: 1})
 	}
 	fake := testkit.NewFake(t, append(opts, testkit.WithTopics(topics...))...)
-	w := &world{T: t, fake: fake, names: names}
+	w := &world{TB: t, fake: fake, names: names}
 	w.cfg = kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	w.store = w.open()
 	var err error

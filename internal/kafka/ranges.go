@@ -48,18 +48,22 @@ func below(recs []schemas.Record, to int64) []schemas.Record {
 
 // ReadBackwards hands fn the records of [from, to) in chunks of about chunkBytes,
 // newest first: the chunks, and the records of each. Kafka reads forwards only, so
-// the start of a chunk is guessed by the size of the one before and a wrong guess
-// costs some bytes read twice; at most two chunks and one fetch are in memory. It
-// ends at from, at the log start, or with fn's first error.
+// the start of a chunk is guessed by the size of the one before. What is asked for
+// is bounded by how much a record took so far, because batches may be packed to a
+// tenth, and a chunk begins where its first batch does; so hardly anything is read
+// twice. At most two chunks and one fetch are in memory. It ends at from, at the log
+// start, or with fn's first error.
 func (r *Reader) ReadBackwards(ctx context.Context, topic string, partition int32, from, to int64, chunkBytes int32, fn func([]schemas.Record) error) error {
+	b := backwards{reader: r, topic: topic, partition: partition, chunk: chunkBytes}
 	step := int64(256)
 	for to > from {
 		lo := max(from, to-step)
-		recs, at, start, err := r.tail(ctx, topic, partition, lo, to, chunkBytes)
+		recs, at, start, err := b.tail(ctx, lo, to)
 		if err != nil {
 			return err
 		}
 		from = max(from, start)
+		recs = notBelow(recs, from)
 		if len(recs) > 0 {
 			slices.Reverse(recs)
 			if err := fn(recs); err != nil {
@@ -81,12 +85,42 @@ func (r *Reader) ReadBackwards(ctx context.Context, topic string, partition int3
 	return nil
 }
 
-// tail is what stands in [at, to), where at is lo or, when that would be more than
-// two chunks, as near to lo as they reach. start is the log start.
-func (r *Reader) tail(ctx context.Context, topic string, partition int32, lo, to int64, chunkBytes int32) (recs []schemas.Record, at, start int64, err error) {
+// notBelow cuts off what is below from.
+func notBelow(recs []schemas.Record, from int64) []schemas.Record {
+	n := 0
+	for n < len(recs) && recs[n].Offset < from {
+		n++
+	}
+	return recs[n:]
+}
+
+// backwards is one reading backwards.
+type backwards struct {
+	reader    *Reader
+	topic     string
+	partition int32
+	chunk     int32
+	density   float64 // bytes of the log that an offset takes; 0: not known yet
+}
+
+// firstFetch is asked for while the density is not known.
+const firstFetch = 64 << 10
+
+// ask is how many bytes to ask for, for n offsets.
+func (b *backwards) ask(n int64) int32 {
+	if b.density == 0 {
+		return min(b.chunk, firstFetch)
+	}
+	return int32(min(float64(b.chunk), b.density*float64(n)*1.25+1024))
+}
+
+// tail is what stands in [at, to), where at is lo, or below it the start of its
+// batch, or, when all that would be more than two chunks, as near to lo as they
+// reach. start is the log start.
+func (b *backwards) tail(ctx context.Context, lo, to int64) (recs []schemas.Record, at, start int64, err error) {
 	at = lo
 	for next := lo; next < to; {
-		f, err := r.Fetch(ctx, topic, partition, next, chunkBytes)
+		f, err := b.reader.fetchFrom(ctx, b.topic, b.partition, next, b.ask(to-next), next == lo)
 		if errors.Is(err, ErrOutOfRange) {
 			start = max(start, f.LogStart)
 			if next >= f.LogStart {
@@ -99,8 +133,12 @@ func (r *Reader) tail(ctx context.Context, topic string, partition int32, lo, to
 			return nil, 0, 0, err
 		}
 		start = max(start, f.LogStart)
+		at = min(at, f.from)
+		if n := f.Next - f.from; n > 0 && f.Bytes > 0 {
+			b.density = float64(f.Bytes) / float64(n)
+		}
 		add := below(f.Records, to)
-		if len(recs) > 0 && sizeOf(recs)+sizeOf(add) > 2*int64(chunkBytes) {
+		if len(recs) > 0 && sizeOf(recs)+sizeOf(add) > 2*int64(b.chunk) {
 			recs, at = nil, next // too much: keep the end, the rest comes in the next turn
 		}
 		recs = append(recs, add...)

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -75,6 +76,8 @@ type Fetched struct {
 	Committed     int64            // end of what may be read: below HighWatermark while a transaction is open
 	LogStart      int64            // first offset that still exists
 	Bytes         int              // taken from the broker
+
+	from int64 // the offset asked for, or below it the start of its batch
 }
 
 // ErrOutOfRange: the offset asked for is below the log start (retention) or above
@@ -86,9 +89,15 @@ var ErrOutOfRange = errors.New("offset is not in the log")
 // do not answer are tried again (WithRetryFor). An offset outside the log is
 // ErrOutOfRange, with LogStart and HighWatermark set.
 func (r *Reader) Fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32) (Fetched, error) {
+	return r.fetchFrom(ctx, topic, partition, offset, maxBytes, false)
+}
+
+// fetchFrom is Fetch; with whole, the records of the first batch that lie below offset
+// are there too, because they were read and unpacked anyway.
+func (r *Reader) fetchFrom(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32, whole bool) (Fetched, error) {
 	deadline := time.Now().Add(r.opts.retryFor)
 	for {
-		f, err := r.fetch(ctx, topic, partition, offset, maxBytes)
+		f, err := r.fetch(ctx, topic, partition, offset, maxBytes, whole)
 		if err == nil || errors.Is(err, ErrOutOfRange) || errors.Is(err, kgo.ErrClientClosed) {
 			return f, err
 		}
@@ -111,7 +120,7 @@ func retriable(err error) bool {
 	return !errors.As(err, &ke) || ke.Retriable
 }
 
-func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32) (Fetched, error) {
+func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32, whole bool) (Fetched, error) {
 	t, err := r.find(ctx, topic)
 	if err != nil {
 		return Fetched{}, err
@@ -133,7 +142,7 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return Fetched{}, errors.New("the broker's answer does not hold the partition")
 	}
-	return r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset)
+	return r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset, whole)
 }
 
 func fetchRequest(topic string, id [16]byte, partition int32, offset int64, maxBytes int32) *kmsg.FetchRequest {
@@ -152,7 +161,7 @@ func fetchRequest(topic string, id [16]byte, partition int32, offset int64, maxB
 	return req
 }
 
-func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.FetchResponseTopicPartition, offset int64) (Fetched, error) {
+func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.FetchResponseTopicPartition, offset int64, whole bool) (Fetched, error) {
 	if errors.Is(kerr.ErrorForCode(rp.ErrorCode), kerr.OffsetOutOfRange) {
 		start, end, err := r.bounds(ctx, topic, rp.Partition)
 		if err != nil {
@@ -161,11 +170,15 @@ func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.
 		return Fetched{Next: offset, LogStart: start, HighWatermark: end, Committed: end},
 			fmt.Errorf("%s/%d holds offsets %d to %d, not %d: %w", topic, rp.Partition, start, end, offset, ErrOutOfRange)
 	}
+	from := offset
+	if whole && len(rp.RecordBatches) >= 8 { // a batch begins with the offset of its first record
+		from = min(offset, max(int64(binary.BigEndian.Uint64(rp.RecordBatches)), rp.LogStartOffset))
+	}
 	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Offset: offset, Topic: topic, Partition: rp.Partition, IsolationLevel: kgo.ReadCommitted(),
+		Offset: from, Topic: topic, Partition: rp.Partition, IsolationLevel: kgo.ReadCommitted(),
 	}, rp, r.unpack, nil)
 	r.read.Add(int64(len(rp.RecordBatches)))
-	f := Fetched{Next: max(next, offset), HighWatermark: fp.HighWatermark, Committed: fp.LastStableOffset, LogStart: fp.LogStartOffset, Bytes: len(rp.RecordBatches)}
+	f := Fetched{from: from, Next: max(next, offset), HighWatermark: fp.HighWatermark, Committed: fp.LastStableOffset, LogStart: fp.LogStartOffset, Bytes: len(rp.RecordBatches)}
 	if f.Committed < 0 { // a broker without transactions
 		f.Committed = f.HighWatermark
 	}
