@@ -84,7 +84,7 @@ func (d *dying) Write(m kafka.Message, done func(kafka.Written)) {
 
 // kill executes a plan until n acknowledgements have come, then the process is gone.
 // It returns the run and how many letters it had written and not settled.
-func (w *world) kill(plan *Plan, n int) (run string, unacknowledged int) {
+func (w *world) kill(plan *Plan, n int) (string, int) {
 	w.Helper()
 	store := w.open()
 	store.drainFor = time.Millisecond
@@ -93,9 +93,10 @@ func (w *world) kill(plan *Plan, n int) (run string, unacknowledged int) {
 	ctx, cancel := context.WithCancel(w.ctx())
 	runs := w.runs()
 	ended := make(chan struct{})
+	id := make(chan string, 1)
 	go func() {
 		defer close(ended)
-		_, _ = store.Execute(ctx, plan, runs, Options{Started: func(r schemas.Run) { run = r.ID }})
+		_, _ = store.Execute(ctx, plan, runs, Options{Started: func(r schemas.Run) { id <- r.ID }})
 	}()
 	select {
 	case <-d.dead:
@@ -105,7 +106,7 @@ func (w *world) kill(plan *Plan, n int) (run string, unacknowledged int) {
 	runs.Close() // it writes no last record
 	cancel()
 	<-ended
-	return run, d.final
+	return <-id, d.final
 }
 
 // age makes the record of a run as old as one whose runner has died.

@@ -41,7 +41,7 @@ type Plan struct {
 	Write  int64                     // how many are to be written
 }
 
-// TargetError: --to-endpoint names an endpoint that can get nothing.
+// TargetError says that --to-endpoint names an endpoint that can get nothing.
 type TargetError struct{ State EndpointState }
 
 func (e *TargetError) Error() string {

@@ -25,7 +25,7 @@ var (
 	ErrCancelled = errors.New("the run was cancelled")
 )
 
-// BusyError: another run is live on some of the same endpoints.
+// BusyError says that another run is live on some of the same endpoints.
 type BusyError struct{ Run schemas.Run }
 
 func (e *BusyError) Error() string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
@@ -59,7 +58,7 @@ func newWorldFor(t testing.TB, opts ...testkit.FakeOption) *world {
 	}
 	fake := testkit.NewFake(t, append(opts, testkit.WithTopics(topics...))...)
 	w := &world{TB: t, fake: fake, names: names}
-	w.cfg = kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	w.cfg = kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.DiscardHandler)}
 	w.store = w.open()
 	var err error
 	if w.writer, err = kafka.NewWriter(w.cfg, kafka.WithCompression(kafka.CompressionNone)); err != nil {

@@ -1,0 +1,235 @@
+package dlq
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// oddLetters writes letters with payloads and headers of all kinds.
+func oddLetters(w *world) {
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	for _, payload := range [][]byte{[]byte(`{"a": 1.00, "b":"\u2028"}`), noise(r, 1000), {}, noise(r, 1_000_000), []byte("\xff\xfe\x00"), []byte(strings.Repeat("x", 100))} {
+		d := w.delivery("ep_1")
+		d.Payload = payload
+		d.Event.Subject = "ünï\u2028<&>"
+		d.Extra = []schemas.Header{{Key: "x-bin", Value: noise(r, 40)}, {Key: "x-null"}, {Key: "x-empty", Value: []byte{}}, {Key: "x-bin", Value: []byte("twice")}}
+		w.die(d, schemas.ReasonExhausted, time.Now())
+	}
+	null := w.delivery("ep_1")
+	null.Payload = nil
+	w.die(null, schemas.ReasonMalformed, time.Now())
+	w.die(w.delivery(""), schemas.ReasonMalformed, time.Now())
+	w.flush()
+}
+
+// records are the letters of the topic as they stand there, by key, the newest each.
+func (w *world) records() map[string]schemas.Record {
+	out := map[string]schemas.Record{}
+	for _, rec := range w.read(w.names.DLQ()) {
+		if rec.Value == nil {
+			delete(out, string(rec.Key))
+			continue
+		}
+		out[string(rec.Key)] = rec
+	}
+	return out
+}
+
+func (w *world) importFile(name string) {
+	w.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer file.Close()
+	end, err := Verify(file)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.store.Execute(w.ctx(), PlanImport("anna", "", name, end), w.runs(), Options{Source: file}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestDiscardExportsFirstAndImportBringsEverythingBackByteForByte(t *testing.T) {
+	for _, name := range []string{"letters.jsonl", "letters.jsonl.gz"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.endpoint("ep_1")
+			oddLetters(w)
+			before := w.records()
+			file := filepath.Join(t.TempDir(), name)
+			rep := w.execute(Job{Kind: schemas.RunDiscard, Why: "test", Export: file}, Options{})
+			if left := w.records(); len(left) != 0 || rep.Settled != 8 {
+				t.Fatalf("%d are left, %d settled", len(left), rep.Settled)
+			}
+			w.importFile(file)
+			after := w.records()
+			if len(after) != len(before) {
+				t.Fatalf("%d letters, were %d", len(after), len(before))
+			}
+			for key, rec := range before {
+				if !sameRecord(rec, after[key]) || rec.Partition != after[key].Partition {
+					t.Errorf("%s: %v became %v", key, rec.Headers, after[key].Headers)
+				}
+			}
+			w.execute(Job{}, Options{}) // and what is replayed has the producer's bytes
+			payloads := map[string][]byte{}
+			for _, d := range w.deliveries() {
+				payloads[d.Event.ID] = d.Payload
+			}
+			for _, l := range w.written {
+				if l.Mark == "" && l.EndpointID != "" && !bytes.Equal(payloads[l.Event.ID], l.Payload) {
+					t.Errorf("the payload of %s has changed", l.ID())
+				}
+			}
+		})
+	}
+}
+
+func TestADamagedExportIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	oddLetters(w)
+	sel, err := w.store.Select(w.ctx(), Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole bytes.Buffer
+	if end, err := w.store.Export(w.ctx(), &whole, sel, Filter{}); err != nil || !end.Complete || end.Letters != 8 {
+		t.Fatalf("%+v %v", end, err)
+	}
+	text := whole.Bytes()
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	cases := map[string][]byte{
+		"cut":                  text[:len(text)/2],
+		"without its end":      bytes.Join(lines[:len(lines)-2], nil),
+		"a byte changed":       bytes.Replace(slices.Clone(text), []byte("exhausted"), []byte("exhausteD"), 1),
+		"a line left out":      bytes.Join(append(slices.Clone(lines[:2]), lines[3:]...), nil),
+		"a line twice":         bytes.Join(append(slices.Clone(lines[:2]), lines[1:]...), nil),
+		"something behind":     append(slices.Clone(text), "{}\n"...),
+		"empty":                {},
+		"no export":            []byte("hello\n"),
+		"gzip that is cut":     gzipped(t, text)[:100],
+		"gzip of a cut export": gzipped(t, text[:len(text)-10]),
+	}
+	for name, bad := range cases {
+		if _, err := Verify(bytes.NewReader(bad)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Verify(bytes.NewReader(gzipped(t, text))); err != nil {
+		t.Error(err)
+	}
+}
+
+func gzipped(t *testing.T, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// stopping ends a context after some bytes were written.
+type stopping struct {
+	io.Writer
+	left int
+	stop func()
+}
+
+func (s *stopping) Write(p []byte) (int, error) {
+	if s.left -= len(p); s.left < 0 {
+		s.stop()
+	}
+	return s.Writer.Write(p)
+}
+
+func TestAnExportThatIsEndedEarlySaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	oddLetters(w)
+	sel, err := w.store.Select(w.ctx(), Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.ctx())
+	var part bytes.Buffer
+	if _, err := w.store.Export(ctx, &stopping{&part, 300_000, cancel}, sel, Filter{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if end, err := Verify(&part); err != nil || end.Complete {
+		t.Errorf("%+v %v", end, err)
+	}
+	cancel()
+	name := filepath.Join(t.TempDir(), "x.jsonl")
+	if err := w.store.ExportFile(ctx, name, sel, Filter{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if left, err := filepath.Glob(name + "*"); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+func TestADiscardThatCannotExportDiscardsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	oddLetters(w)
+	name := filepath.Join(t.TempDir(), "x.jsonl")
+	if err := os.WriteFile(name, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := w.store.Execute(w.ctx(), w.plan(Job{Kind: schemas.RunDiscard, Export: name}), w.runs(), Options{})
+	if err == nil || rep.Run.State != schemas.RunFailed || len(w.records()) != 8 {
+		t.Errorf("%+v %v", rep, err)
+	}
+	if have, err := os.ReadFile(name); err != nil || string(have) != "mine" {
+		t.Errorf("%q %v", have, err)
+	}
+}
+
+func TestADiscardThatIsKilledAndResumedKeepsItsExport(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2")
+	w.many(500, "ep_1", "ep_2")
+	name := filepath.Join(t.TempDir(), "x.jsonl.gz")
+	id, _ := w.kill(w.plan(Job{Kind: schemas.RunDiscard, Export: name, Rate: 2000}), 120)
+	w.age(id)
+	st, err := w.runs().Get(w.ctx(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := ResumeJob(st.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Rate = 0
+	plan := w.plan(job)
+	if plan.Write >= 500 || plan.Write < 100 {
+		t.Fatalf("%d are left", plan.Write)
+	}
+	if _, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	end, err := VerifyFile(name)
+	if err != nil || end.Letters != 500 || len(w.records()) != 0 {
+		t.Errorf("%+v %v, %d left", end, err, len(w.records()))
+	}
+}

@@ -1,0 +1,194 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+func TestARunnerThatWasFrozenDoesNotGoOnBesideItsSuccessor(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(400, "ep_1")
+	started, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		_, err := w.store.Execute(w.ctx(), w.plan(Job{Rate: 10}), w.runs(), Options{Started: func(r schemas.Run) { started <- r.ID }})
+		ended <- err
+	}()
+	id := <-started
+	other := w.open()
+	runs := w.runs()
+	st, err := runs.Get(w.ctx(), id)
+	if err != nil || !st.Live {
+		t.Fatalf("%+v %v", st, err)
+	}
+	job, err := ResumeJob(st.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Kind = schemas.RunReplay
+	plan, err := other.Plan(w.ctx(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Job.Rate = 0
+	if _, err := other.Execute(w.ctx(), plan, runs, Options{}); !errors.Is(err, ErrLive) {
+		t.Errorf("a live run was taken over: %v", err)
+	}
+	w.age(id) // it was frozen for a minute
+	rep, err := other.Execute(w.ctx(), plan, runs, Options{})
+	if err != nil || rep.Run.State != schemas.RunDone {
+		t.Errorf("%+v %v", rep, err)
+	}
+	if err := <-ended; !errors.Is(err, ErrTaken) {
+		t.Errorf("the frozen one ended with %v", err)
+	}
+	if st, err := runs.Get(w.ctx(), id); err != nil || st.State != schemas.RunDone {
+		t.Errorf("%+v %v", st, err)
+	}
+}
+
+func TestRunsThatShareNoEndpointRunAtOnce(t *testing.T) {
+	w := newWorld(t)
+	runs := w.runs()
+	first := schemas.Run{ID: "a", Kind: schemas.RunReplay, Endpoints: []string{"ep_1", "ep_2"}, Filter: json.RawMessage(`{}`)}
+	if err := runs.claim(w.ctx(), &first, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		kind      schemas.RunKind
+		endpoints []string
+		force     bool
+		busy      bool
+	}{
+		{schemas.RunReplay, []string{"ep_3"}, false, false},
+		{schemas.RunReplay, []string{"ep_2", "ep_3"}, false, true},
+		{schemas.RunDiscard, []string{"ep_2"}, false, true},
+		{schemas.RunDiscard, nil, false, true},
+		{schemas.RunReplay, nil, true, false},
+		{schemas.RunImport, nil, false, false},
+	} {
+		run := schemas.Run{ID: newRunID(time.Now()), Kind: c.kind, Endpoints: c.endpoints, Filter: json.RawMessage(`{}`)}
+		err := w.runs().claim(w.ctx(), &run, c.force)
+		var busy *BusyError
+		if errors.As(err, &busy) != c.busy || (err != nil) != c.busy {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if err == nil {
+			run.State = schemas.RunDone
+			w.retire(run)
+		}
+	}
+	if list, err := runs.List(w.ctx()); err != nil || len(list) != 4 || !slices.IsSortedFunc(list, func(a, b Status) int { return b.Started.Compare(a.Started) }) {
+		t.Errorf("%d %v", len(list), err)
+	}
+}
+
+// retire ends a run that was claimed by whomever.
+func (w *world) retire(run schemas.Run) {
+	w.Helper()
+	r := w.runs()
+	r.me = run.Runner
+	if err := r.beat(w.ctx(), run); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestEveryStepOfARunIsAudited(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(3, "ep_1")
+	rep := w.execute(Job{Who: "anna", Why: "mended"}, Options{})
+	var actions []string
+	for _, rec := range w.read(w.names.Audit()) {
+		var a schemas.Audit
+		if err := json.Unmarshal(rec.Value, &a); err != nil || a.Subject != "run/"+rep.Run.ID || a.Who != "anna" || a.Door != "cli" {
+			t.Errorf("%+v %v", a, err)
+		}
+		actions = append(actions, a.Action)
+	}
+	if !slices.Equal(actions, []string{"start", "done"}) {
+		t.Error(actions)
+	}
+}
+
+func TestAnInterruptedRunCanBeCancelledByWhoeverFindsIt(t *testing.T) {
+	w := newWorld(t)
+	run := schemas.Run{ID: "a", Kind: schemas.RunReplay, Filter: json.RawMessage(`{}`)}
+	if err := w.runs().claim(w.ctx(), &run, false); err != nil {
+		t.Fatal(err)
+	}
+	w.age("a")
+	runs := w.runs()
+	if err := runs.Cancel(w.ctx(), "a", "ben", "not needed"); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := runs.Get(w.ctx(), "a"); err != nil || st.State != schemas.RunCancelled {
+		t.Errorf("%+v %v", st, err)
+	}
+}
+
+func TestAMissingRightIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(2, "ep_1")
+	w.fake.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: w.names.DLQ(), Err: kerr.TopicAuthorizationFailed, Count: -1})
+	_, _, err := w.store.Count(w.ctx(), Filter{})
+	var access *AccessError
+	if !errors.As(err, &access) || !strings.Contains(err.Error(), "--operation Read --topic webhooks.dlq") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestASummaryThatIsEndedEarlyIsTrueAndSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3")
+	w.many(3000, "ep_1", "ep_2", "ep_3")
+	ctx, cancel := context.WithCancel(w.ctx())
+	n := 0
+	w.fake.Observe(int16(kmsg.Fetch), func(kmsg.Request) {
+		if n++; n == 4 {
+			cancel()
+		}
+	})
+	sum, err := w.store.Summary(ctx, Filter{})
+	if !errors.Is(err, ErrPartial) || sum == nil {
+		t.Fatalf("%+v %v", sum, err)
+	}
+	if sum.Coverage.Complete || sum.Count > 3000 || sum.Count != sum.Coverage.Letters {
+		t.Errorf("%d %+v", sum.Count, sum.Coverage)
+	}
+}
+
+func TestShowJoinsAllDeaths(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	d := w.delivery("ep_1")
+	first := w.die(d, schemas.ReasonExhausted, time.Now().Add(-time.Hour))
+	w.flush()
+	rep := w.execute(Job{}, Options{})
+	again := w.deliveries()[0]
+	again.LastStatus = 404
+	w.die(again, schemas.ReasonRejected, time.Now())
+	w.flush()
+	for _, id := range []string{first.ID(), first.MessageID(), d.Event.ID, first.Key()} {
+		deaths, err := w.store.Show(w.ctx(), id)
+		if err != nil || len(deaths) != 2 || deaths[0].Settled != "replayed" || deaths[0].Run != rep.Run.ID || deaths[1].Settled != "" ||
+			deaths[1].LastStatus != 404 || string(deaths[1].Payload) != string(d.Payload) {
+			t.Errorf("%s: %+v %v", id, deaths, err)
+		}
+	}
+	if _, err := w.store.Show(w.ctx(), "nobody"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+}
