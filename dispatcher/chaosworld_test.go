@@ -193,7 +193,7 @@ func (p *chaosProc) Barrier(<-chan struct{}) error {
 
 func (p *chaosProc) PartitionOf(id string) int32 { return p.w.partition(id) }
 
-func (p *chaosProc) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *chaosProc) Send(r *http.Request, _ *atomic.Int64) (*http.Response, error) {
 	w := p.w
 	id := strings.TrimPrefix(r.URL.Path, "/")
 	body, _ := io.ReadAll(r.Body)
