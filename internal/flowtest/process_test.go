@@ -8,7 +8,6 @@ import (
 
 	"github.com/milena-project/milena/internal/app"
 	"github.com/milena-project/milena/internal/config"
-	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit"
 )
 
@@ -24,19 +23,13 @@ type process struct {
 // start runs a process until the test ends or it is stopped.
 func (f *flow) start(edit ...func(*config.Config)) *process {
 	f.t.Helper()
-	return f.startWith(nil, edit...)
-}
-
-// startWith runs a process that reaches the brokers by a dialer of its own.
-func (f *flow) startWith(dialer kafka.Dialer, edit ...func(*config.Config)) *process {
-	f.t.Helper()
 	cfg := f.cfg
 	for _, e := range edit {
 		e(&cfg)
 	}
 	f.members++
 	version := fmt.Sprintf("member%d", f.members)
-	a, err := app.New(cfg, app.Options{Logger: f.logs, Version: version, Dialer: dialer})
+	a, err := app.New(cfg, app.Options{Logger: f.logs, Version: version})
 	must(f.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{agent: "Milena/" + version, app: a, stop: cancel, done: make(chan struct{})}
