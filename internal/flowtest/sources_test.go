@@ -92,15 +92,6 @@ func TestAnEventOfASourceGoesToEachSubscriberOfItsTenantOnce(t *testing.T) {
 	}
 }
 
-// written is how many records deliveries holds.
-func (f *flow) written() (n int64) {
-	f.t.Helper()
-	ends, err := kadm.NewClient(f.client).ListEndOffsets(f.t.Context(), f.names().Deliveries())
-	must(f.t, err)
-	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
-	return n
-}
-
 func TestARouterThatIsKilledAmidAFanOutLosesNothingAndTheOwnerDropsWhatItRepeats(t *testing.T) {
 	f := newFlow(t)
 	orders := f.source("orders")
@@ -125,13 +116,13 @@ func TestARouterThatIsKilledAmidAFanOutLosesNothingAndTheOwnerDropsWhatItRepeats
 		f.client.Produce(t.Context(), rec, nil)
 	}
 	testkit.Eventually(t, 30*time.Second, func() string {
-		if f.written() == 0 {
+		if f.endOf(f.names().Deliveries()) == 0 {
 			return "nothing is routed"
 		}
 		return ""
 	})
 	victim.kill()
-	before := f.written()
+	before := f.endOf(f.names().Deliveries())
 	t.Logf("killed after %d of %d deliveries", before, len(ids)*events)
 
 	f.ready(f.start(router))
@@ -139,7 +130,7 @@ func TestARouterThatIsKilledAmidAFanOutLosesNothingAndTheOwnerDropsWhatItRepeats
 		t.Errorf("repeats reached the receiver: %s", c)
 	}
 	f.settled(30 * time.Second)
-	if n := f.written(); n <= int64(len(ids)*events) {
+	if n := f.endOf(f.names().Deliveries()); n <= int64(len(ids)*events) {
 		t.Errorf("%d records in deliveries: nothing was repeated, so nothing was shown", n)
 	} else {
 		t.Logf("%d deliveries were written twice", n-int64(len(ids)*events))
