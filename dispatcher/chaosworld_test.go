@@ -59,8 +59,8 @@ type chaosLog struct {
 	deliveries []schemas.Record
 	committed  int64
 	hold       []schemas.Record
-	offset     int64 // of health
-	claims     []schemas.Claim
+	offset     int64           // of health
+	claims     []schemas.Claim // that count
 	health     map[string]schemas.Health
 	owner      *chaosAssignment
 }
@@ -337,19 +337,25 @@ func (p *chaosProc) LogAttempt(a *schemas.Attempt, acked func()) {
 func (p *chaosProc) Notify(_ *schemas.Notice, acked func())    { p.write("notices", func() {}, acked) }
 func (p *chaosProc) Forward(d *schemas.Delivery, acked func()) { p.w.note("FORWARD %s", d.EndpointID) }
 
-func (p *chaosProc) TakeOver(ctx context.Context, part int32) (Takeover, error) {
+func (p *chaosProc) TakeOver(_ context.Context, part int32, owned func() bool) (Takeover, error) {
 	w, l := p.w, p.w.logs[part]
 	w.mu.Lock()
-	end := int64(len(l.hold))
+	end, epoch := int64(len(l.hold)), len(l.claims)
 	w.mu.Unlock()
-	time.Sleep(p.delay())
+	if !owned() {
+		return Takeover{}, errNotOwned
+	}
+	time.Sleep(p.delay()) // a claim lands also when nobody waits for it any more
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ctx.Err() != nil || p.dead.Load() {
+	if p.dead.Load() {
 		return Takeover{}, context.Canceled
 	}
 	claim := schemas.Claim{Number: l.offset, HoldEnd: end}
 	l.offset++
+	if epoch != len(l.claims) {
+		return Takeover{}, errNotOwned // another has claimed it since
+	}
 	l.claims = append(l.claims, claim)
 	w.noteLocked("p%d claims partition %d: %d, hold ends %d, health %v", p.n, part, claim.Number, end, slices.Sorted(maps.Keys(l.health)))
 	return Takeover{Claim: claim.Number, Claims: slices.Clone(l.claims), Health: maps.Clone(l.health)}, nil
@@ -400,6 +406,8 @@ func (p *chaosProc) ReadHold(ctx context.Context, part int32, from int64, _ int)
 	}
 	return c, nil
 }
+
+var errNotOwned = errors.New("not owned")
 
 // chaosAssignment is a Source, as internal/consume's assignments are.
 type chaosAssignment struct {

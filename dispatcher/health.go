@@ -96,16 +96,11 @@ func (s *lanes) told(l *lane, part *Partition, next int64) {
 	t.writing = false
 	l.anchor = next
 	if h := l.held; h != nil && next >= 0 {
-		still := h.waiting[:0]
-		for _, it := range h.waiting {
-			if next <= it.holdOffset {
-				s.heldDone(it)
-			} else {
-				still = append(still, it)
-			}
+		waiting := h.waiting
+		h.waiting = nil
+		for _, it := range waiting { // at or behind next; one before it is settled already
+			s.heldDone(it)
 		}
-		clear(h.waiting[len(still):])
-		h.waiting = still
 		s.leaveHold(l, h)
 	}
 	if t.dirty || l.anchoring() {

@@ -194,8 +194,7 @@ func (s *lanes) appended(l *lane, h *held, it *item, offset int64) {
 	if offset >= h.searched {
 		h.ahead++ // else the reader was faster than the ack
 	}
-	it.holdOffset = offset
-	if l.anchor >= 0 && l.anchor <= offset {
+	if l.anchor >= 0 { // at or below it; or above, and it was read and settled before this ack
 		s.heldDone(it)
 	} else {
 		h.waiting = append(h.waiting, it)

@@ -28,6 +28,8 @@ type modelRules struct {
 	copyIsDone       bool // hold read again under a new assignment is done while an attempt of the old one is open
 	claimsForgotten  bool // an owner knows its own claim and the one before it only
 	readUnanchored   bool // hold is read before health leads there
+	everyClaim       bool // a claim counts although its writer did not know of the one before it
+	anchorOnlyAhead  bool // an append that is acknowledged late, when next has passed it, waits for health
 }
 
 func TestHoldLosesNothingKeepsTheOrderAndStaysAlive(t *testing.T) {
@@ -77,6 +79,8 @@ func TestEveryRuleOfHoldIsNeeded(t *testing.T) {
 		"what was appending is given up at the end":    {lateGiveUp: true},
 		"an open attempt of before keeps its record":   {copyIsDone: true},
 		"hold is read when health leads there":         {readUnanchored: true},
+		"a claim must know of the one before it":       {everyClaim: true},
+		"an append that next has passed is done":       {anchorOnlyAhead: true},
 		"claims are known down to the lowest next":     {claimsForgotten: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,6 +110,7 @@ type holdModel struct {
 	owner               *modelOwner
 	before              []*modelOwner // assignments that have ended; what they began goes on
 	claiming            *modelClaim
+	late                []*modelClaim // of processes that are cut off; they may land
 
 	quiet     int   // one in so many choices falls on an assignment of before
 	posts     []int // in the order of their begin
@@ -118,12 +123,14 @@ type modelHeld struct{ id, claim int }
 // modelHealth is a record of health: a claim, or an endpoint's.
 type modelHealth struct {
 	isClaim     bool
+	epoch       int // of a claim
 	claim, next int // next < 0: a tombstone
 	holdEnd     int
 }
 
 type modelClaim struct {
 	proc    *modelProc
+	epoch   int
 	holdEnd int
 	read    int // health was read so far
 }
@@ -269,6 +276,8 @@ func (m *holdModel) step(trouble bool) {
 		if m.produced < modelRecords && trouble {
 			m.produced++
 		}
+	case a < 10:
+		m.landLate()
 	case a < 22:
 		m.land(m.someone())
 	case a < 36:
@@ -280,7 +289,7 @@ func (m *holdModel) step(trouble bool) {
 	case a < 49 && trouble:
 		m.endOwner(m.pick(3))
 	case a < 55:
-		m.takeOver()
+		m.takeOver(trouble)
 	case a < 61:
 		m.tell(m.someone())
 	case o == nil:
@@ -363,11 +372,15 @@ func (m *holdModel) letGo(o *modelOwner) {
 }
 
 // takeOver begins or ends a claim.
-func (m *holdModel) takeOver() {
+func (m *holdModel) takeOver(trouble bool) {
 	switch {
 	case m.owner != nil:
 	case m.claiming == nil:
-		m.claiming = &modelClaim{proc: m.procs[m.pick(2)], holdEnd: len(m.hold), read: len(m.health)}
+		m.claiming = &modelClaim{proc: m.procs[m.pick(2)], epoch: 1 + m.lastEpoch(), holdEnd: len(m.hold), read: len(m.health)}
+	case trouble && m.pick(6) == 0:
+		m.note("cut off before its claim lands", m.claiming.epoch)
+		m.late = append(m.late, m.claiming)
+		m.claiming = nil
 	default:
 		c := m.claiming
 		m.claiming = nil
@@ -380,7 +393,10 @@ func (m *holdModel) takeOver() {
 			}
 		}
 		number := len(m.health)
-		m.health = append(m.health, modelHealth{isClaim: true, claim: number, holdEnd: c.holdEnd})
+		m.health = append(m.health, modelHealth{isClaim: true, epoch: c.epoch, claim: number, holdEnd: c.holdEnd})
+		if !m.lastClaimIs(number) {
+			return // another has claimed it since: once more
+		}
 		o := &modelOwner{
 			proc: c.proc, claim: number, read: m.committed, done: map[int]bool{}, received: map[int]bool{},
 			base: -1, last: -1, waiting: map[*modelItem]int{}, anchor: -1,
@@ -392,8 +408,8 @@ func (m *holdModel) takeOver() {
 		if m.healthReadFirst {
 			upTo = c.read
 		}
-		claims, next := m.view(upTo)
-		o.claims = append(claims, m.health[number])
+		_, next := m.view(upTo)
+		o.claims, _ = m.view(number + 1)
 		if m.claimsForgotten && len(o.claims) > 1 {
 			o.claims = o.claims[len(o.claims)-1:]
 		}
@@ -411,18 +427,43 @@ func (m *holdModel) takeOver() {
 // view is what a reader of health knows up to an offset: the claims, and where the
 // endpoint's records on hold begin.
 func (m *holdModel) view(upTo int) (claims []modelHealth, next int) {
-	last := -1
+	last, epoch := -1, 0
 	next = -1
 	for _, h := range m.health[:upTo] {
 		switch {
+		case h.isClaim && h.epoch <= epoch && !m.everyClaim:
 		case h.isClaim:
 			claims = append(claims, h)
-			last = h.claim
+			last, epoch = h.claim, h.epoch
 		case h.claim == last || m.zombieHealth:
 			next = h.next
 		}
 	}
 	return claims, next
+}
+
+func (m *holdModel) lastEpoch() int {
+	claims, _ := m.view(len(m.health))
+	if len(claims) == 0 {
+		return 0
+	}
+	return claims[len(claims)-1].epoch
+}
+
+func (m *holdModel) lastClaimIs(number int) bool {
+	claims, _ := m.view(len(m.health))
+	return claims[len(claims)-1].claim == number
+}
+
+// landLate lets the claim of a process that has lost the partition reach its log.
+func (m *holdModel) landLate() {
+	if len(m.late) == 0 {
+		return
+	}
+	c := m.late[0]
+	m.late = m.late[1:]
+	m.note("late claim", c.epoch)
+	m.health = append(m.health, modelHealth{isClaim: true, epoch: c.epoch, claim: len(m.health), holdEnd: c.holdEnd})
 }
 
 // intake reads one record of deliveries.
@@ -487,13 +528,21 @@ func (m *holdModel) holdAll(o *modelOwner) {
 	}
 }
 
+// oldest takes the oldest write to one of the two topics.
+func (m *holdModel) oldest(ws *[]modelWrite) modelWrite {
+	health := m.pick(2) == 0
+	i := max(0, slices.IndexFunc(*ws, func(w modelWrite) bool { return (w.item == nil) == health }))
+	w := (*ws)[i]
+	*ws = slices.Delete(*ws, i, i+1)
+	return w
+}
+
 // land lets a write reach its log.
 func (m *holdModel) land(o *modelOwner) {
 	if o == nil || len(o.unsent) == 0 {
 		return
 	}
-	w := o.unsent[0]
-	o.unsent = o.unsent[1:]
+	w := m.oldest(&o.unsent)
 	if w.item != nil {
 		w.offset = len(m.hold)
 		m.hold = append(m.hold, modelHeld{w.item.id, o.claim})
@@ -516,8 +565,7 @@ func (m *holdModel) ack(o *modelOwner) {
 	if o == nil || len(o.sent) == 0 {
 		return
 	}
-	w := o.sent[0]
-	o.sent = o.sent[1:]
+	w := m.oldest(&o.sent)
 	switch {
 	case w.item == nil:
 		m.told(o, w.next)
@@ -541,7 +589,7 @@ func (m *holdModel) appended(o *modelOwner, it *modelItem, offset int) {
 		o.base, o.searched = offset, offset
 	}
 	o.last = max(o.last, offset)
-	if o.anchor >= 0 && o.anchor <= offset {
+	if o.anchor >= 0 && (o.anchor <= offset || !m.anchorOnlyAhead) {
 		m.doneHere(o, it.id)
 		return
 	}
@@ -608,10 +656,12 @@ func (m *holdModel) told(o *modelOwner, next int) {
 		return
 	}
 	if next >= 0 {
-		for it := range o.waiting {
-			m.doneHere(o, it.id)
+		for it, offset := range o.waiting {
+			if next <= offset || !m.anchorOnlyAhead {
+				m.doneHere(o, it.id)
+				delete(o.waiting, it)
+			}
 		}
-		clear(o.waiting)
 	}
 	if len(o.waiting) > 0 {
 		o.dirty = true
@@ -709,11 +759,11 @@ func (m *holdModel) settleOne(o *modelOwner) {
 }
 
 func (m *holdModel) readHold(o *modelOwner) {
-	if !o.held || o.base < 0 || o.open || o.undecided || (o.anchor < 0 && !m.readUnanchored) {
+	if !o.held || o.base < 0 || o.searched > o.last || o.open || o.undecided || (o.anchor < 0 && !m.readUnanchored) {
 		return
 	}
 	for range 1 + m.pick(4) {
-		if o.searched > o.last || o.searched >= len(m.hold) {
+		if o.searched >= len(m.hold) { // it may be faster than the acks
 			break
 		}
 		offset := o.searched

@@ -18,8 +18,7 @@ type item struct {
 	offset int64     // in the topic that it was read from
 	ready  time.Time // when it could have been sent for the first time
 
-	holdOffset int64 // where it was appended to hold
-	heir       *held // of a later assignment, which read the same record of hold while this one was open
+	heir *held // of a later assignment, which read the same record of hold while this one was open
 
 	deliveryID string // made at its first attempt; see names
 	messageID  string

@@ -24,7 +24,7 @@ type memoryHold struct {
 	readFrom int // bytes read
 }
 
-func (m *memoryHold) TakeOver(context.Context, int32) (Takeover, error) {
+func (m *memoryHold) TakeOver(context.Context, int32, func() bool) (Takeover, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.claims = append(m.claims, schemas.Claim{Number: m.offset, HoldEnd: int64(len(m.hold))})

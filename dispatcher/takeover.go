@@ -19,9 +19,11 @@ type Takeover struct {
 // HoldLog is the hold and health topics of a partition. Append and WriteHealth call
 // acked as the effects do, in the order of the log.
 type HoldLog interface {
-	// TakeOver writes a claim and reads health up to it. What others write there
-	// after the claim is nobody's.
-	TakeOver(ctx context.Context, partition int32) (Takeover, error)
+	// TakeOver reads health, writes a claim and reads on up to it. What others write
+	// there after the claim is nobody's. owned is asked between the reading and the
+	// writing: a claim of a process that had lost the partition by then must not
+	// count, however late it lands.
+	TakeOver(ctx context.Context, partition int32, owned func() bool) (Takeover, error)
 	// Append writes a delivery to hold. An offset of -1 says that it ended as a dead
 	// letter there: hold would not take it.
 	Append(partition int32, claim int64, d *schemas.Delivery, acked func(offset int64))
@@ -80,7 +82,7 @@ const takeoverRetry = 500 * time.Millisecond
 // nil when ctx ends first.
 func (d *Dispatcher) Assign(ctx context.Context, partition int32, src Source) *Partition {
 	for {
-		t, err := d.HoldLog.TakeOver(ctx, partition)
+		t, err := d.HoldLog.TakeOver(ctx, partition, src.Owned)
 		if err == nil {
 			return d.begin(ctx, partition, src, t)
 		}

@@ -37,7 +37,9 @@ type Pause struct {
 	Version int64     `json:"version"` // endpoint version it refers to; a newer one ends it
 }
 
-// ClaimKey is the key of the owner's claim in the health topic; it is no endpoint id.
+// ClaimKey begins the key of every claim in the health topic, which no endpoint id
+// does. What follows differs from claim to claim, so that compaction does not take
+// one that counts for the sake of a later one that does not.
 const ClaimKey = "!claim"
 
 // Claim is one owner's claim on a partition.
@@ -46,11 +48,14 @@ type Claim struct {
 	HoldEnd int64 `json:"hold_end"` // the end of hold before it was written
 }
 
-// ClaimRecord is what an owner writes into health under ClaimKey when it takes a
-// partition over. A health record counts if it carries the claim that was the last
+// ClaimRecord is what an owner writes into health when it takes a partition over.
+// It counts if its epoch is higher than that of every claim before it: a writer
+// takes one more than the highest that it has read, so of two that have read the
+// same the first to land counts, and the other learns it by reading on. A health record counts if it carries the claim that was the last
 // one at its offset; a record of hold, if it lies before the HoldEnd of the claim
 // that follows its own.
 type ClaimRecord struct {
+	Epoch   int64   `json:"epoch"`
 	HoldEnd int64   `json:"hold_end"`
 	Earlier []Claim `json:"earlier,omitempty"` // ascending, as far down as records on hold may go back
 	Process string  `json:"process,omitempty"` // who it is, for people

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -10,12 +11,14 @@ import (
 
 // healthView is one partition of health as it was read.
 type healthView struct {
-	claims  []schemas.Claim            // ascending
+	claims  []schemas.Claim            // that count, ascending
+	epoch   int64                      // of the last of them
+	keys    [][]byte                   // of their records, in order
 	records map[string]*schemas.Health // nil: a tombstone
 }
 
 func (v *healthView) add(rec *schemas.Record) {
-	if string(rec.Key) == schemas.ClaimKey {
+	if bytes.HasPrefix(rec.Key, []byte(schemas.ClaimKey)) {
 		v.addClaim(rec)
 		return
 	}
@@ -49,12 +52,31 @@ func (v *healthView) addClaim(rec *schemas.Record) {
 	if rec.Value == nil || json.Unmarshal(rec.Value, &c) != nil {
 		return
 	}
+	v.keys = append(v.keys, rec.Key)
+	if c.Epoch <= v.epoch {
+		return // its writer did not know of the one before it
+	}
+	v.epoch = c.Epoch
 	for _, e := range append(c.Earlier, schemas.Claim{Number: rec.Offset, HoldEnd: c.HoldEnd}) {
 		i, found := slices.BinarySearchFunc(v.claims, e.Number, func(c schemas.Claim, n int64) int { return int(c.Number - n) })
 		if !found {
 			v.claims = slices.Insert(v.claims, i, e)
 		}
 	}
+}
+
+// last reports whether the claim of that number is the last one that counts.
+func (v *healthView) last(number int64) bool {
+	return len(v.claims) > 0 && v.claims[len(v.claims)-1].Number == number
+}
+
+// keptClaims is how many records of claims stay in health: while those under older
+// ones may still be there, it must be known which were written too late.
+const keptClaims = 64
+
+// oldKeys are the keys of claims that nobody needs any more.
+func (v *healthView) oldKeys() [][]byte {
+	return v.keys[:max(0, len(v.keys)-keptClaims)]
 }
 
 // lastBefore is the number of the last claim before an offset; -1: none is known.

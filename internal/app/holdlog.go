@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 
 	"github.com/milena-project/milena/dispatcher"
@@ -23,10 +24,12 @@ type holdLog struct {
 // TakeOver claims a partition: it learns the claims before its own, writes its own
 // and reads health up to it.
 //
-//	read the end of hold → write the claim → [another process that still thinks it
+//	[a claim that another process has written since we read, or that lands late: of
+//	 two with one epoch the first counts; if it is not ours, we begin again]
+//	read the end of hold → still the owner? → write the claim → [another process that still thinks it
 //	owns the partition appends to hold: beyond our HoldEnd, ignored; it writes health:
 //	not under the last claim, ignored] → read health up to the claim
-func (h *holdLog) TakeOver(ctx context.Context, partition int32) (dispatcher.Takeover, error) {
+func (h *holdLog) TakeOver(ctx context.Context, partition int32, owned func() bool) (dispatcher.Takeover, error) {
 	view := healthView{records: map[string]*schemas.Health{}}
 	end, err := h.readHealth(ctx, partition, 0, -1, &view)
 	if err != nil {
@@ -36,17 +39,35 @@ func (h *holdLog) TakeOver(ctx context.Context, partition int32) (dispatcher.Tak
 	if err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	claim := schemas.ClaimRecord{HoldEnd: holdEnds[partition], Process: h.process}
+	if !owned() {
+		return dispatcher.Takeover{}, errNotOwner
+	}
+	claim := schemas.ClaimRecord{Epoch: view.epoch + 1, HoldEnd: holdEnds[partition], Process: h.process}
 	claim.Earlier = view.needed(claim.HoldEnd)
 	number, err := h.writeClaim(ctx, partition, claim)
 	if err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	if _, err := h.readHealth(ctx, partition, end, number, &view); err != nil {
+	if _, err := h.readHealth(ctx, partition, end, number+1, &view); err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	own := schemas.Claim{Number: number, HoldEnd: claim.HoldEnd}
-	return dispatcher.Takeover{Claim: number, Claims: append(claim.Earlier, own), Health: view.valid()}, nil
+	if !view.last(number) {
+		return dispatcher.Takeover{}, errClaimed
+	}
+	h.forgetClaims(partition, view.oldKeys())
+	return dispatcher.Takeover{Claim: number, Claims: view.claims, Health: view.valid()}, nil
+}
+
+var (
+	errNotOwner = errors.New("the group's coordinator has not answered lately; another process may own it")
+	errClaimed  = errors.New("another process has claimed it at the same moment")
+)
+
+// forgetClaims writes tombstones for the records of old claims.
+func (h *holdLog) forgetClaims(partition int32, keys [][]byte) {
+	for _, key := range keys {
+		h.write(kafka.Message{Topic: h.names.Health(), Partition: partition, Key: key}, func() {}, func() {})
+	}
 }
 
 // readHealth reads from an offset to the end (to < 0) or to to, and returns where it
@@ -77,7 +98,8 @@ func (h *holdLog) writeClaim(ctx context.Context, partition int32, claim schemas
 		return 0, fmt.Errorf("claim: %w", err)
 	}
 	written := make(chan kafka.Written, 1)
-	h.writer.Write(kafka.Message{Topic: h.names.Health(), Partition: partition, Key: []byte(schemas.ClaimKey), Value: value},
+	key := fmt.Sprintf("%s.%d.%08x", schemas.ClaimKey, claim.Epoch, rand.Uint32()) //nolint:gosec // no secret
+	h.writer.Write(kafka.Message{Topic: h.names.Health(), Partition: partition, Key: []byte(key), Value: value},
 		func(w kafka.Written) { written <- w })
 	select {
 	case w := <-written:
