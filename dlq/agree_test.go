@@ -56,7 +56,7 @@ func generate(w *world, r *rand.Rand, n int) []*letter {
 
 const (
 	queries = 200
-	letters = 300
+	letters = 200
 )
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }

@@ -210,7 +210,7 @@ func TestADiscardThatIsKilledAndResumedKeepsItsExport(t *testing.T) {
 	w.endpoint("ep_1", "ep_2")
 	w.many(500, "ep_1", "ep_2")
 	name := filepath.Join(t.TempDir(), "x.jsonl.gz")
-	id, _ := w.kill(w.plan(Job{Kind: schemas.RunDiscard, Export: name, Rate: 2000}), 120)
+	id, _ := w.kill(w.plan(Job{Kind: schemas.RunDiscard, Export: name, Rate: 300}), 100)
 	w.age(id)
 	st, err := w.runs().Get(w.ctx(), id)
 	if err != nil {
@@ -222,7 +222,7 @@ func TestADiscardThatIsKilledAndResumedKeepsItsExport(t *testing.T) {
 	}
 	job.Rate = 0
 	plan := w.plan(job)
-	if plan.Write >= 500 || plan.Write < 100 {
+	if plan.Write >= 500 || plan.Write == 0 {
 		t.Fatalf("%d are left", plan.Write)
 	}
 	if _, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{}); err != nil {

@@ -1,17 +1,11 @@
 package dlq
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/milena-project/milena/schemas"
 )
@@ -135,38 +129,6 @@ func TestAnInterruptedRunCanBeCancelledByWhoeverFindsIt(t *testing.T) {
 	}
 	if st, err := runs.Get(w.ctx(), "a"); err != nil || st.State != schemas.RunCancelled {
 		t.Errorf("%+v %v", st, err)
-	}
-}
-
-func TestAMissingRightIsNamed(t *testing.T) {
-	w := newWorld(t)
-	w.endpoint("ep_1")
-	w.many(2, "ep_1")
-	w.fake.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: w.names.DLQ(), Err: kerr.TopicAuthorizationFailed, Count: -1})
-	_, _, err := w.store.Count(w.ctx(), Filter{})
-	var access *AccessError
-	if !errors.As(err, &access) || !strings.Contains(err.Error(), "--operation Read --topic webhooks.dlq") {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestASummaryThatIsEndedEarlyIsTrueAndSaysSo(t *testing.T) {
-	w := newWorld(t)
-	w.endpoint("ep_1", "ep_2", "ep_3")
-	w.many(3000, "ep_1", "ep_2", "ep_3")
-	ctx, cancel := context.WithCancel(w.ctx())
-	n := 0
-	w.fake.Observe(int16(kmsg.Fetch), func(kmsg.Request) {
-		if n++; n == 4 {
-			cancel()
-		}
-	})
-	sum, err := w.store.Summary(ctx, Filter{})
-	if !errors.Is(err, ErrPartial) || sum == nil {
-		t.Fatalf("%+v %v", sum, err)
-	}
-	if sum.Coverage.Complete || sum.Count > 3000 || sum.Count != sum.Coverage.Letters {
-		t.Errorf("%d %+v", sum.Count, sum.Coverage)
 	}
 }
 

@@ -5,14 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
-	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -21,7 +19,7 @@ const worldPartitions = 4
 // world is a broker with Milena's topics, a store, and what was written to it.
 type world struct {
 	testing.TB
-	fake   *testkit.Fake
+	broker // of the build: embedded, or with the tag kafka a real one
 	cfg    kafka.Config
 	store  *Store
 	writer *kafka.Writer
@@ -39,28 +37,33 @@ type letter struct {
 	order   int // of the writing, in its partition the order of the log
 }
 
-func newWorld(t *testing.T, opts ...testkit.FakeOption) *world {
-	t.Helper()
-	return newWorldFor(t, opts...)
+// topic is a topic that the world needs.
+type topic struct {
+	name       string
+	partitions int32
+	policy     string
 }
 
-func newWorldFor(t testing.TB, opts ...testkit.FakeOption) *world {
+func topicsOf(names schemas.Names) []topic {
+	return []topic{
+		{names.DLQ(), worldPartitions, "compact,delete"}, {names.Deliveries(), worldPartitions, "delete"},
+		{names.Attempts(), worldPartitions, "delete"}, {names.Health(), worldPartitions, "compact"},
+		{names.Endpoints(), 1, "compact"}, {names.Runs(), 1, "compact"}, {names.Audit(), 1, "delete"},
+	}
+}
+
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	names := schemas.Names{Prefix: schemas.DefaultPrefix}
-	keyed := []string{names.DLQ(), names.Deliveries(), names.Attempts(), names.Health()}
-	single := []string{names.Endpoints(), names.Runs(), names.Audit()}
-	var topics []testkit.Topic
-	for _, n := range keyed {
-		topics = append(topics, testkit.Topic{Name: n, Partitions: worldPartitions})
-	}
-	for _, n := range single {
-		topics = append(topics, testkit.Topic{Name: n, Partitions: 1})
-	}
-	fake := testkit.NewFake(t, append(opts, testkit.WithTopics(topics...))...)
-	w := &world{TB: t, fake: fake, names: names}
-	w.cfg = kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.DiscardHandler)}
+	return newWorldFor(t)
+}
+
+func newWorldFor(t testing.TB) *world {
+	t.Helper()
+	w := &world{TB: t}
+	w.start()
 	w.store = w.open()
 	var err error
+	// Without compression, because the pools of a codec leak under the race detector.
 	if w.writer, err = kafka.NewWriter(w.cfg, kafka.WithCompression(kafka.CompressionNone)); err != nil {
 		t.Fatal(err)
 	}

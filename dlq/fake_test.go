@@ -1,0 +1,68 @@
+//go:build !kafka
+
+package dlq
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// broker is an embedded one.
+type broker struct{ fake *testkit.Fake }
+
+func (w *world) start() {
+	w.Helper()
+	w.names = schemas.Names{Prefix: schemas.DefaultPrefix}
+	var topics []testkit.Topic
+	for _, t := range topicsOf(w.names) {
+		topics = append(topics, testkit.Topic{Name: t.name, Partitions: t.partitions, Configs: map[string]string{"cleanup.policy": t.policy}})
+	}
+	w.fake = testkit.NewFake(w.TB, testkit.WithTopics(topics...))
+	w.cfg = kafka.Config{Brokers: w.fake.Brokers(), Names: w.names, Logger: slog.New(slog.DiscardHandler)}
+}
+
+func TestAMissingRightIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(2, "ep_1")
+	w.fake.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: w.names.DLQ(), Err: kerr.TopicAuthorizationFailed, Count: -1})
+	_, _, err := w.store.Count(w.ctx(), Filter{})
+	var access *AccessError
+	if !errors.As(err, &access) || !strings.Contains(err.Error(), "--operation Read --topic webhooks.dlq") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestASummaryThatIsEndedEarlyIsTrueAndSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3")
+	w.many(3000, "ep_1", "ep_2", "ep_3")
+	ctx, cancel := context.WithCancel(w.ctx())
+	n := 0
+	w.fake.Observe(int16(kmsg.Fetch), func(kmsg.Request) {
+		if n++; n == 4 {
+			cancel()
+		}
+	})
+	sum, err := w.store.Summary(ctx, Filter{})
+	if !errors.Is(err, ErrPartial) || sum == nil {
+		t.Fatalf("%+v %v", sum, err)
+	}
+	if sum.Coverage.Complete || sum.Count > 3000 || sum.Count != sum.Coverage.Letters {
+		t.Errorf("%d %+v", sum.Count, sum.Coverage)
+	}
+}

@@ -1,0 +1,41 @@
+//go:build kafka
+
+package dlq
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"go.uber.org/goleak"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit/realkafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(realkafka.WithShared(m)) }
+
+// broker is the shared real one; a world has topics of its own there.
+type broker struct{}
+
+func (w *world) start() {
+	w.Helper()
+	c := realkafka.Shared(w.TB)
+	w.names = schemas.Names{Prefix: "t" + rand.Text()[:10] + "."}
+	w.cfg = kafka.Config{Brokers: c.Brokers(), Names: w.names, Logger: slog.New(slog.DiscardHandler)}
+	adm, err := w.cfg.NewAdmin()
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer adm.Close()
+	for _, t := range topicsOf(w.names) {
+		configs := map[string]*string{"cleanup.policy": kadm.StringPtr(t.policy), "message.timestamp.type": kadm.StringPtr("LogAppendTime"),
+			"max.message.bytes": kadm.StringPtr("1200000")}
+		if res, err := adm.CreateTopics(w.within(time.Minute), t.partitions, 1, configs, t.name); err != nil || res[t.name].Err != nil {
+			w.Fatal(err, res[t.name].Err)
+		}
+	}
+}
