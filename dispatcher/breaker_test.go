@@ -1,0 +1,420 @@
+package dispatcher
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// outcomes is a breaker that is told of attempts one after another.
+type outcomes struct {
+	t *testing.T
+	b breaker
+}
+
+func (o *outcomes) begin() (ticket, time.Time) {
+	o.t.Helper()
+	t, ok := o.b.admit(time.Now())
+	if !ok {
+		o.t.Fatal("it does not admit an attempt")
+	}
+	return t, time.Now()
+}
+
+// each makes n attempts, one at a time, and reports after which of them it opened; 0: none.
+func (o *outcomes) each(n int, s signal, pause time.Duration) int {
+	o.t.Helper()
+	for i := range n {
+		t, started := o.begin()
+		time.Sleep(time.Millisecond)
+		if o.b.settle(t, s, started, time.Now(), 0); !o.b.closed() {
+			return i + 1
+		}
+		time.Sleep(pause)
+	}
+	return 0
+}
+
+func withBreaker(t *testing.T, f func(t *testing.T, o *outcomes)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(t, &outcomes{t: t})
+	})
+}
+
+func TestFiveFailuresInARowOpenItHoweverFarApart(t *testing.T) {
+	for _, pause := range []time.Duration{0, time.Minute, 20 * time.Hour} {
+		withBreaker(t, func(t *testing.T, o *outcomes) {
+			if n := o.each(9, signalFailure, pause); n != 5 {
+				t.Errorf("a failure each %s opened it after %d", pause, n)
+			}
+		})
+	}
+}
+
+func TestASuccessBetweenFailuresBeginsTheRowAgain(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		o.each(15, signalSuccess, 0)
+		for range 3 {
+			if n := o.each(4, signalFailure, 0); n != 0 {
+				t.Fatal("it opened after four in a row")
+			}
+			o.each(10, signalSuccess, 0)
+		}
+	})
+}
+
+func TestOneRestartWithTenOpenRequestsIsOneFailure(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		o.each(10, signalSuccess, 0)
+		round := func(s signal) {
+			tickets := make([]ticket, 10)
+			started := time.Now()
+			for i := range tickets {
+				tickets[i], _ = o.begin()
+			}
+			time.Sleep(time.Second)
+			for i, tk := range tickets {
+				o.b.settle(tk, s, started, time.Now(), 9-i)
+			}
+		}
+		round(signalFailure)
+		if !o.b.closed() {
+			t.Fatal("ten requests that failed together opened it")
+		}
+		o.each(30, signalSuccess, 0)
+		round(signalTimeout)
+		if o.b.closed() {
+			t.Error("a round in which all timed out did not open it")
+		}
+	})
+}
+
+func TestHalfOfTheLastHundredOpensIt(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		for i := range 19 {
+			if o.each(1, []signal{signalFailure, signalSuccess}[i%2], 0) != 0 {
+				t.Fatalf("it opened after %d outcomes", i+1)
+			}
+		}
+		if o.each(1, signalFailure, 0) == 0 {
+			t.Error("11 of 20 did not open it")
+		}
+	})
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		for i := range 300 {
+			s := signalSuccess
+			if i%5 < 2 {
+				s = signalFailure
+			}
+			if o.each(1, s, 0) != 0 {
+				t.Fatalf("it opened at 40 %%, after %d", i+1)
+			}
+		}
+	})
+}
+
+func TestRefusalsOpenItOnlyWhenNearlyAllAnswersOfTenMinutesAre(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		pause time.Duration
+		every int // one in so many is a success; 0: none
+		opens bool
+	}{
+		{"all are", time.Second, 0, true},
+		{"all but one in forty", time.Second, 40, true},
+		{"nine in ten", time.Second, 10, false},
+		{"all, but over an hour", 2 * time.Minute, 0, false},
+	} {
+		withBreaker(t, func(t *testing.T, o *outcomes) {
+			opened := 0
+			for i := range 200 {
+				s := signalClient
+				if c.every > 0 && i%c.every == c.every-1 {
+					s = signalSuccess
+				}
+				if opened = o.each(1, s, c.pause); opened != 0 {
+					opened = i + 1
+					break
+				}
+			}
+			if (opened != 0) != c.opens {
+				t.Errorf("%s: opened after %d", c.name, opened)
+			}
+		})
+	}
+}
+
+func TestTooManyRequestsMeansUp(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		o.each(4, signalFailure, 0)
+		o.each(1, signalThrottled, 0)
+		if o.each(4, signalFailure, 0) != 0 || o.each(200, signalThrottled, 0) != 0 {
+			t.Error("429 counted as a failure")
+		}
+	})
+}
+
+func TestItOpensForTwiceAsLongEachTimeUpToTenMinutes(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		o.each(5, signalFailure, 0)
+		for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
+			if got := time.Until(o.b.until); got != want {
+				t.Errorf("opening %d lasts %s, want %s", i+1, got, want)
+			}
+			if _, ok := o.b.admit(time.Now()); ok {
+				t.Fatal("it admitted a request while it was open")
+			}
+			time.Sleep(want + time.Millisecond)
+			probe, started := o.begin()
+			if _, ok := o.b.admit(time.Now()); ok {
+				t.Fatal("it admitted a second probe")
+			}
+			o.b.settle(probe, signalFailure, started, time.Now(), 0)
+		}
+		time.Sleep(10*time.Minute + time.Millisecond)
+		o.each(closeSuccesses-1, signalSuccess, 0)
+		step := o.b.step
+		o.each(1, signalSuccess, 0)
+		if step == 0 || o.b.step != 0 {
+			t.Errorf("step %d before and %d after 20 successes", step, o.b.step)
+		}
+		o.each(5, signalFailure, 0)
+		if got := time.Until(o.b.until); got != openFirst {
+			t.Errorf("after 20 successes it opens for %s", got)
+		}
+	})
+}
+
+func TestAnExcludedProbeDoesNotStick(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		o.each(5, signalFailure, 0)
+		step := o.b.step
+		time.Sleep(openFirst + time.Millisecond)
+		for range 3 {
+			probe, started := o.begin()
+			o.b.settle(probe, signalExcluded, started, time.Now(), 0)
+			time.Sleep(time.Millisecond)
+		}
+		probe, started := o.begin()
+		if o.b.step != step {
+			t.Error("an interrupted probe counted as a failure")
+		}
+		if o.b.settle(probe, signalSuccess, started, time.Now(), 0); !o.b.closed() {
+			t.Error("it did not close")
+		}
+	})
+}
+
+func TestALateProbeDoesNotReopenWhatAnOperatorClosed(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		o.each(5, signalFailure, 0)
+		time.Sleep(openFirst + time.Millisecond)
+		probe, started := o.begin()
+		o.b.reset()
+		if o.b.settle(probe, signalFailure, started, time.Now(), 0); !o.b.closed() {
+			t.Error("a probe from before the reset opened it")
+		}
+	})
+}
+
+func TestLateResultsOfAnEarlierTimeCountForNothing(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		late, started := o.begin()
+		o.each(5, signalFailure, 0)
+		time.Sleep(openFirst + time.Millisecond)
+		probe, at := o.begin()
+		o.b.settle(probe, signalSuccess, at, time.Now(), 0)
+		o.b.settle(late, signalFailure, started, time.Now(), 0)
+		if o.b.row.count != 0 || len(o.b.ring) != 0 {
+			t.Error("a result from before the opening was counted")
+		}
+	})
+}
+
+func TestARestartSendsNothingBeforeTheBreakersTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		topics := &memoryHold{health: map[string]schemas.Health{}}
+		w := newWorldOn(t, Config{}, topics)
+		w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
+		const endpoints = 50
+		register := func(w *world) {
+			for i := range endpoints {
+				w.endpoint("e"+strconv.Itoa(i), one)
+			}
+		}
+		register(w)
+		for i := range endpoints {
+			w.send("e"+strconv.Itoa(i), 8)
+		}
+		time.Sleep(10 * time.Second)
+		w.crash()
+		w2 := newWorldOn(t, Config{}, topics)
+		register(w2)
+		time.Sleep(20*time.Second - time.Millisecond)
+		w2.see(func() {
+			if len(w2.posts) != 0 {
+				t.Fatalf("%d POSTs before any breaker's time", len(w2.posts))
+			}
+		})
+		time.Sleep(10 * time.Second)
+		w2.see(func() {
+			if len(w2.posts) < endpoints*3 {
+				t.Errorf("%d POSTs after it, want all that was held", len(w2.posts))
+			}
+		})
+	})
+}
+
+func TestEnableClosesTheBreakerAndEndsAPauseAtOnce(t *testing.T) {
+	for _, code := range []int{500, 429} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.endpoint("e", one)
+			w.answers(func(*http.Request) (*http.Response, error) { return status(code, "Retry-After", "3600"), nil })
+			w.send("e", 20)
+			time.Sleep(2 * time.Second)
+			w.answers(func(*http.Request) (*http.Response, error) { return status(200), nil })
+			w.endpoint("e", one, func(e *Endpoint) { e.Version = 2 })
+			time.Sleep(3 * time.Second)
+			w.see(func() {
+				if n := len(slices.Compact(slices.Sorted(slices.Values(w.bodies("e"))))); n != 20 {
+					t.Errorf("%d of 20 were sent after a newer configuration ended the wait for a %d", n, code)
+				}
+			})
+		})
+	}
+}
+
+// failing sends a record an hour, which fails, for so many hours.
+func failing(w *world, hours int) {
+	for range hours {
+		w.send("e", 1)
+		time.Sleep(time.Hour)
+	}
+}
+
+func kinds(w *world) (all []schemas.NoticeKind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.notices {
+		all = append(all, n.Kind)
+	}
+	return all
+}
+
+func TestAnEndpointWithoutSuccessForThreeDaysIsDisabledOverRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		topics := &memoryHold{health: map[string]schemas.Health{}}
+		var all []schemas.NoticeKind
+		ids := map[string]bool{}
+		var w *world
+		begun := time.Now()
+		for range 3 { // three processes, one after another
+			if w != nil {
+				w.crash()
+			}
+			w = newWorldOn(t, Config{}, topics)
+			w.endpoint("e")
+			w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
+			failing(w, 23)
+			w.see(func() {
+				if d := time.Since(begun); d < disableAfter && len(w.letters) > 0 {
+					t.Fatalf("a dead letter after %s: %s", d, w.letters[0].Reason)
+				}
+			})
+			all = append(all, kinds(w)...)
+			for _, n := range w.notices {
+				ids[n.ID] = true
+			}
+		}
+		before := len(all)
+		failing(w, 8)
+		w.see(func() {
+			if len(w.letters) == 0 || w.letters[0].Reason != schemas.ReasonEndpointDisabled {
+				t.Errorf("%d letters after three days", len(w.letters))
+			}
+		})
+		got := kinds(w)
+		if before == 0 || all[0] != schemas.NoticeFailing || len(ids) != 1 || got[len(got)-1] != schemas.NoticeDisabled {
+			t.Errorf("notices %v with %d ids, then %v", all, len(ids), got)
+		}
+		// Switched off stays switched off over a restart, and enable ends it.
+		w.crash()
+		w = newWorldOn(t, Config{}, topics)
+		w.endpoint("e")
+		w.send("e", 1)
+		w.see(func() {
+			if len(w.posts) != 0 || len(w.letters) != 1 {
+				t.Errorf("%d POSTs and %d letters after a restart", len(w.posts), len(w.letters))
+			}
+		})
+		w.endpoint("e", func(e *Endpoint) { e.Version = 2 })
+		w.send("e", 1)
+		w.see(func() {
+			if len(w.posts) != 1 {
+				t.Errorf("%d POSTs after enable", len(w.posts))
+			}
+		})
+	})
+}
+
+func TestFailingIsToldAfterAnHourAndRecoveredAfterThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.endpoint("e")
+		w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
+		send := func(n int) {
+			for range n {
+				w.send("e", 1)
+				time.Sleep(10 * time.Minute)
+			}
+		}
+		send(6)
+		if got := kinds(w); len(got) != 0 {
+			t.Fatalf("notices %v within the first hour", got)
+		}
+		send(2)
+		if got := kinds(w); !slices.Equal(got, []schemas.NoticeKind{schemas.NoticeFailing}) {
+			t.Fatalf("notices %v after an hour", got)
+		}
+		w.answers(func(*http.Request) (*http.Response, error) { return status(200), nil })
+		send(3)
+		if got := kinds(w); !slices.Equal(got, []schemas.NoticeKind{schemas.NoticeFailing, schemas.NoticeRecovered}) {
+			t.Errorf("notices %v after it was back", got)
+		}
+		w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
+		send(2)
+		w.answers(func(*http.Request) (*http.Response, error) { return status(200), nil })
+		send(1)
+		if got := kinds(w); len(got) != 2 {
+			t.Errorf("notices %v after a short trouble", got)
+		}
+	})
+}
+
+func TestAFailureAMinuteNeverSwitchesOffAnEndpointThatSucceedsNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.endpoint("e")
+		n := 0
+		w.answers(func(*http.Request) (*http.Response, error) {
+			if n++; n%30 == 0 {
+				return status(200), nil
+			}
+			return status(500), nil
+		})
+		for range 4 * 24 * 6 {
+			w.send("e", 1)
+			time.Sleep(10 * time.Minute)
+		}
+		if got := kinds(w); slices.Contains(got, schemas.NoticeDisabled) {
+			t.Error("it was disabled although it succeeds")
+		}
+	})
+}
