@@ -476,6 +476,40 @@ func TestIntakeWaitsWhileAPartitionIsFullAndNoLaneStandsOut(t *testing.T) {
 	})
 }
 
+// No lane stands out among those that hang alike, and no record of theirs is read
+// that would show that they have come to be too long.
+func TestEndpointsThatHangAlikeMakeRoomForOthersBeforeTheirTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hanging = 20
+		w := newWorld(t, Config{QueuedBytes: 10 * hanging * itemOverhead})
+		w.answers(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/well" {
+				return status(200), nil
+			}
+			return hang(r)
+		})
+		w.endpoint("well")
+		for i := range hanging {
+			w.endpoint("hangs" + strconv.Itoa(i))
+		}
+		before := time.Now()
+		for range 50 {
+			for i := range hanging {
+				w.send("hangs"+strconv.Itoa(i), 1)
+			}
+		}
+		w.send("well", 1)
+		if took := time.Since(before); took > 10*time.Second {
+			t.Errorf("the one that is well was read after %s", took)
+		}
+		w.see(func() {
+			if len(w.bodies("well")) != 1 {
+				t.Error("the one that is well was not sent to")
+			}
+		})
+	})
+}
+
 func TestTheLongestLaneMakesRoomForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{PartitionOffsets: 10})

@@ -85,7 +85,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (s *lanes) wants(l *lane, now time.Time) bool {
 	h := l.held
 	return h != nil && h.unread() && l.anchor >= 0 && !l.part.stopped && !l.undecided && !l.pausedUntil.After(now) &&
-		!l.breaker.open(now) && l.wait(l.ahead.len(), now) < s.cfg.LaneTime/2 &&
+		!l.breaker.open(now) && l.wait(l.ahead.len(), now) < s.cfg.LaneTime/2 && l.oldest(now) <= s.cfg.LaneTime &&
 		(l.breaker.closed() || l.ahead.len() == 0) && !s.fullForHeld(l)
 }
 

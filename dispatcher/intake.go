@@ -37,6 +37,7 @@ func (p *Partition) take(rec *schemas.Record) {
 		p.misrouted(it, now)
 		return
 	}
+	it.d.Own() // one that waits, or hangs, must not keep the whole fetch that it came in
 	it.key = d.duplicates.key(&it.d)
 	if !d.duplicates.claim(it.key) {
 		p.begin()

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -53,6 +54,7 @@ func (s *lanes) readAhead() int {
 // the assignment has ended.
 func (p *Partition) awaitRoom(ctx context.Context) bool {
 	s := p.d.lanes
+	var overdue *time.Ticker // made by the first wait: a record that finds room costs none
 	for {
 		s.mu.Lock()
 		if p.stopped || s.closed {
@@ -63,10 +65,17 @@ func (p *Partition) awaitRoom(ctx context.Context) bool {
 			s.mu.Unlock()
 			return true
 		}
-		s.full = append(s.full, p)
+		if !slices.Contains(s.full, p) {
+			s.full = append(s.full, p)
+		}
 		s.mu.Unlock()
+		if overdue == nil {
+			overdue = time.NewTicker(overdueEvery)
+			defer overdue.Stop()
+		}
 		select {
 		case <-p.room:
+		case <-overdue.C:
 		case <-ctx.Done():
 			return false
 		}

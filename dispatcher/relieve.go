@@ -5,6 +5,11 @@ import "time"
 // relieveEvery is how often the longest lane is looked for at most.
 const relieveEvery = 20 * time.Millisecond
 
+// overdueEvery is how often an intake that waits for room looks whether some lane has
+// come to be too long: a lane grows longer by the time alone while its endpoint
+// hangs, and the record that would show it may be behind the one that waits.
+const overdueEvery = 250 * time.Millisecond
+
 // relieve makes room when a partition has read as much as it may, or all lanes
 // together hold as many bytes as they may: the longest lane is put on hold, for one
 // endpoint must not stop the others. Where no lane stands out it is this process
@@ -21,6 +26,26 @@ func (s *lanes) relieve(p *Partition, now time.Time) {
 	case p.queued+p.open >= s.cfg.PartitionOffsets:
 		s.searched = now
 		s.putOnHold(s.longest(p))
+	}
+	if s.queued >= s.readAhead() || s.bytes >= s.cfg.QueuedBytes {
+		s.searched = now
+		s.holdOverdue(now)
+	}
+}
+
+// holdOverdue puts on hold every lane that would not start within Config.LaneTime, as
+// the next record for it would, or whose oldest attempt has been open for longer than
+// that: else endpoints that all hang keep what they have in memory until their
+// timeouts, and nobody else's records are read.
+func (s *lanes) holdOverdue(now time.Time) {
+	for _, l := range s.byID {
+		n := l.behind.len() + l.ahead.len()
+		if n > 0 && !l.undecided && max(l.wait(n, now), l.oldest(now)) > s.cfg.LaneTime {
+			s.hold(l, HoldLong)
+			if l.ahead.len() > 0 {
+				s.dropAhead(l)
+			}
+		}
 	}
 }
 
