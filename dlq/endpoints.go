@@ -16,7 +16,7 @@ type EndpointState struct {
 	ID       string             `json:"id"`
 	Skip     string             `json:"skip,omitempty"` // SkipDisabled, SkipDeleted or SkipUnknown
 	Why      string             `json:"why,omitempty"`
-	Breaker  string             `json:"breaker"` // closed, failing, open, paused
+	Breaker  string             `json:"breaker"` // closed, failing, open, paused; unknown where health may not be read
 	Until    time.Time          `json:"until,omitzero"`
 	Failing  time.Time          `json:"failing_since,omitzero"`
 	Limit    *schemas.RateLimit `json:"rate_limit,omitempty"`
@@ -34,7 +34,13 @@ func (s *Store) endpointStates(ctx context.Context, ids []string) (map[string]*E
 	if err := s.readRegistry(ctx, states); err != nil {
 		return nil, err
 	}
-	if err := s.readHealth(ctx, states); err != nil {
+	err := s.readHealth(ctx, states)
+	if kafka.IsDenied(err) { // it is for the preview; nothing is decided by it but an automatic disabling
+		s.log.Warn("health may not be read, so breakers are not known", "err", err)
+		for _, st := range states {
+			st.Breaker = "unknown"
+		}
+	} else if err != nil {
 		return nil, err
 	}
 	now := time.Now()

@@ -305,7 +305,9 @@ func (rp *replayer) canaries(ctx context.Context) error {
 	if err := rp.drain(ctx); err != nil {
 		return err
 	}
+	rp.waiting.Store(true)
 	delivered, err := rp.outcomes.first(ctx, rp.opts.CanaryWait)
+	rp.waiting.Store(false)
 	if err != nil {
 		return fmt.Errorf("waiting for the canaries: %w", err)
 	}

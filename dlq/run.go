@@ -40,6 +40,7 @@ type Progress struct {
 	Settled int64 // tombstoned too
 	Skipped int64
 	Rate    float64 // allowed now; 0: unlimited
+	Waiting bool    // for the outcomes of canaries
 }
 
 // Report is what became of a run.
@@ -62,6 +63,7 @@ type runner struct {
 	written atomic.Int64
 	settled atomic.Int64
 	lastOK  atomic.Int64 // unix ns of the last beat that was written
+	waiting atomic.Bool  // for the outcomes of canaries
 
 	mu      sync.Mutex // guards skipped
 	skipped map[string]int64
@@ -274,7 +276,7 @@ func (r *runner) reports(ctx context.Context) {
 }
 
 func (r *runner) progress() Progress {
-	p := Progress{Run: r.run.ID, Total: r.plan.Write, Written: r.written.Load(), Settled: r.settled.Load(), Rate: r.pace.limit()}
+	p := Progress{Run: r.run.ID, Total: r.plan.Write, Written: r.written.Load(), Settled: r.settled.Load(), Rate: r.pace.limit(), Waiting: r.waiting.Load()}
 	r.mu.Lock()
 	for why, n := range r.skipped {
 		p.Skipped += n - r.plan.Skip[why]

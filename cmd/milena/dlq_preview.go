@@ -74,6 +74,8 @@ func stateText(st *dlq.EndpointState) string {
 	switch st.Breaker {
 	case "closed":
 		return "ok"
+	case "unknown":
+		return "enabled"
 	case "open", "paused":
 		return "breaker " + st.Breaker + " until " + clock(st.Until)
 	}

@@ -58,6 +58,10 @@ func (p *progress) update(now dlq.Progress) {
 		return
 	}
 	p.told = time.Now()
+	if now.Waiting {
+		p.say(fmt.Sprintf("%d canaries are sent, waiting for what comes of them", now.Written))
+		return
+	}
 	rate := float64(done) / time.Since(p.began).Seconds()
 	left := "unknown"
 	if rate > 0 {

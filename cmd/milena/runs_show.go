@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/schemas"
+)
+
+func (p *program) runsShowCommand() *cobra.Command {
+	f := &dlqFlags{}
+	cmd := &cobra.Command{Use: "show RUN", Args: cobra.ExactArgs(1), Short: "Show one run", Example: "  milena runs show run-20261130-193000-abcdef"}
+	jsonFlag(cmd, &f.json)
+	return p.runsVerb(cmd, f, func(s *session, runs *dlq.Runs, args []string) error {
+		var st dlq.Status
+		err := s.within(cmd.Context(), func(ctx context.Context) (err error) {
+			st, err = runs.Get(ctx, args[0])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if f.json {
+			return p.writeJSON(st)
+		}
+		p.showRun(&st)
+		return nil
+	})
+}
+
+func (p *program) showRun(st *dlq.Status) {
+	line := func(name, value string) {
+		if value != "" {
+			p.printf("  %-14s %s\n", name, safe(value))
+		}
+	}
+	p.printf("%s\n", safe(st.ID))
+	line("kind", string(st.Kind))
+	line("state", st.Word())
+	line("who", st.Who)
+	line("why", st.Why)
+	line("runner", st.Runner)
+	line("filter", string(st.Filter))
+	line("endpoints", strings.Join(st.Endpoints, ", "))
+	line("to endpoint", st.ToEndpoint)
+	if st.Rate > 0 {
+		line("rate", fmt.Sprintf("%g/s", st.Rate))
+	}
+	line("export", st.Export)
+	line("matched", fmt.Sprint(st.Counts.Matched))
+	line("written", fmt.Sprint(st.Counts.Written))
+	for _, why := range sortedKeys(st.Counts.Skipped) {
+		line("skipped", fmt.Sprintf("%d: %s", st.Counts.Skipped[why], skipText(why)))
+	}
+	line("error", st.Error)
+	line("started", clock(st.Started))
+	line("updated", clock(st.Updated))
+	line("finished", timeText(st.Finished))
+	if st.Control != nil && st.State == schemas.RunRunning {
+		line("cancel", "asked for by "+st.Control.Who+" on "+clock(st.Control.At))
+	}
+}
