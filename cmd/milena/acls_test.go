@@ -188,6 +188,7 @@ func TestTheACLsOfTheDocumentAreEnoughAndEachIsNeeded(t *testing.T) {
 	g := newGuarded(t)
 	g.do(g.as("milena-topics"), "topics", "apply")
 	g.areEnough()
+	g.areMissedWhileRunning()
 	for _, one := range g.grants {
 		t.Run(one.String(), func(t *testing.T) {
 			s := *g.site
@@ -247,6 +248,36 @@ func (g *guarded) areEnough() {
 	}
 	for _, v := range running {
 		v.end()
+	}
+}
+
+// areMissedWhileRunning takes rights of a process that runs away: it is not ready and
+// says which, and goes on when they are back.
+func (g *guarded) areMissedWhileRunning() {
+	g.t.Helper()
+	v := g.process("dispatcher")
+	v.says("ready\n")
+	sent := len(g.receiver.Log.All("/shop"))
+	for _, one := range g.grants {
+		if one.principal != "User:milena-dispatcher" || one.name != "webhooks.attempts" && (one.name != "webhooks.deliveries" || one.operation != kmsg.ACLOperationRead) {
+			continue
+		}
+		g.take(one)
+		g.do(g.as("milena-producer"), "send", "--endpoint", "shop", "--data", "{}")
+		testkit.Eventually(g.t, time.Minute, func() string {
+			if text := v.readiness(); !one.namedIn(text) {
+				return one.String() + ": readiness says " + text
+			}
+			return ""
+		})
+		g.give(one)
+		v.says("ready\n")
+		sent++
+		g.received("shop", sent)
+	}
+	v.end()
+	if n := len(g.receiver.Log.All("/shop")); n != sent {
+		g.t.Errorf("%d requests, want %d: a right that comes back repeats nothing", n, sent)
 	}
 }
 

@@ -296,8 +296,8 @@ func (a *App) Ready() error {
 	if err := a.follower.Ready(); err != nil {
 		all = append(all, fmt.Errorf("registry: %w", err))
 	}
-	if since := a.writer.BlockedSince(); !since.IsZero() {
-		all = append(all, fmt.Errorf("writes to Kafka are blocked since %s", since.UTC().Format(time.RFC3339)))
+	if err := a.writer.Blocked(); err != nil {
+		all = append(all, err)
 	}
 	for _, r := range a.loops {
 		if err := r.loop.Ready(); err != nil {

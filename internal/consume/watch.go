@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/internal/kafka"
 )
 
 const (
@@ -266,21 +268,22 @@ func (w *watch) wrong() (errs []error) {
 		errs = append(errs, fmt.Errorf("consume: no broker has answered for %s", silent.Round(time.Second)))
 	}
 	for topic, err := range w.missing {
-		errs = append(errs, fmt.Errorf("consume: topic %s: %w", topic, err))
+		errs = append(errs, fmt.Errorf("consume: topic %s: %w", topic, kafka.NameRight(err, "Describe", "Topic", topic)))
 	}
 	if w.again != nil {
 		errs = append(errs, fmt.Errorf("consume: %w", w.again))
 	}
 	if w.group.shown() && !errors.Is(w.group.err, kerr.RebalanceInProgress) && !w.own.lease.fresh() {
-		errs = append(errs, fmt.Errorf("consume: the group's session failed: %w", w.group.err))
+		errs = append(errs, fmt.Errorf("consume: the group's session failed: %w", kafka.NameRight(w.group.err, "Read", "Group", w.cfg.Group)))
 	}
 	for p, f := range w.fetch {
 		if f.shown() {
-			errs = append(errs, fmt.Errorf("consume: %s/%d: %w", p.Topic, p.Partition, f.err))
+			errs = append(errs, fmt.Errorf("consume: %s/%d: %w", p.Topic, p.Partition, kafka.NameRight(f.err, "Read", "Topic", p.Topic)))
 		}
 	}
 	if since := sinceMilli(&w.own.commits.failing); since > silentAfter {
-		errs = append(errs, fmt.Errorf("consume: commits have failed for %s: %w", since.Round(time.Second), cmp.Or(w.commit.err, errNoAnswer)))
+		errs = append(errs, fmt.Errorf("consume: commits have failed for %s: %w", since.Round(time.Second),
+			kafka.NameRight(cmp.Or(w.commit.err, errNoAnswer), "Read", "Group", w.cfg.Group)))
 	}
 	if since := sinceMilli(&w.own.commits.begun); since > hungAfter {
 		errs = append(errs, fmt.Errorf("consume: a commit, for %s: %w", since.Round(time.Second), errNoAnswer))

@@ -175,6 +175,20 @@ func (w *Writer) BlockedSince() time.Time {
 	return oldest
 }
 
+// Blocked is nil while writes are flowing; else it says since when they are not, of
+// which partition the oldest one is, and what its last error was.
+func (w *Writer) Blocked() error {
+	st := w.stalls(time.Now())
+	if st.partitions == 0 {
+		return nil
+	}
+	since := st.oldest.UTC().Format(time.RFC3339)
+	if st.err == nil {
+		return fmt.Errorf("writes to Kafka are blocked since %s: %s/%d gives no answer", since, st.topic, st.partition)
+	}
+	return fmt.Errorf("writes to Kafka are blocked since %s: %s/%d: %w", since, st.topic, st.partition, NameRight(st.err, "Write", "Topic", st.topic))
+}
+
 // Outstanding is how many writes have neither landed nor failed.
 func (w *Writer) Outstanding() int {
 	n := 0

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -107,4 +108,14 @@ func IsDenied(err error) bool {
 		}
 	}
 	return false
+}
+
+// NameRight puts the right that is missing before an error that is a refusal for want
+// of one; any other error it returns as it is. Operation and resource are named as
+// kafka-acls.sh names them (Read, Topic, webhooks.deliveries).
+func NameRight(err error, operation, resource, name string) error {
+	if !IsDenied(err) {
+		return err
+	}
+	return fmt.Errorf("no right: operation %s on %s: %w", operation, right{operation, resource, name}, err)
 }
