@@ -65,6 +65,7 @@ func TestInvariant6AfterAFreezeAnEndpointSeesAtMostTwiceItsLimit(t *testing.T) {
 	f.spawn()
 	f.receiver.WaitFor(t, seen+len(ids), 30*time.Second) // the new owner has begun with each
 	frozen.thaw()
+	thawed := time.Now()
 	close(gate)
 	c := f.delivered(30 * time.Second)
 	f.settled(20 * time.Second)
@@ -75,6 +76,7 @@ func TestInvariant6AfterAFreezeAnEndpointSeesAtMostTwiceItsLimit(t *testing.T) {
 		t.Errorf("%d attempts were POSTed twice by one process", own)
 	}
 	if c.Repeats > most*len(ids) {
-		t.Errorf("%d repeats of %d that were in flight", c.Repeats, most*len(ids))
+		t.Errorf("%d repeats of %d that were in flight; thawed at %s", c.Repeats, most*len(ids), thawed.Format(clock))
+		f.sampleRepeats(c.Repeats)
 	}
 }
