@@ -12,7 +12,7 @@ import (
 var (
 	chaosSeed = flag.Uint64("chaos.seed", 0, "the one seed of the chaos test to run; 0: several")
 	chaosLong = flag.Bool("chaos.trace", false, "print all that happened in a run of the chaos test that failed")
-	chaosRuns = flag.Uint64("chaos.runs", 8, "how many seeds the chaos test runs")
+	chaosRuns = flag.Uint64("chaos.runs", 4, "how many seeds the chaos test runs")
 )
 
 // TestNothingIsLostStuckOrRepeatedWhateverHappens runs processes on logs in memory

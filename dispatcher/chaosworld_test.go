@@ -171,7 +171,7 @@ func (w *chaos) startProc() *chaosProc {
 	}
 	p.ctx, p.cancel = context.WithCancel(w.t.Context())
 	p.d = New(w.cfg, Deps{
-		Transport: p, Classify: func(error) schemas.ErrorClass { return schemas.ClassReset },
+		Transport: p, Classify: func(error) schemas.ErrorClass { return schemas.ClassConnect },
 		Endpoints: p, Placement: p, Parker: p, DeadLetters: p, AttemptLog: p, Forwarder: p, Notifier: p, HoldLog: p,
 	})
 	go func() { defer close(p.ended); p.d.Run(p.ctx) }()
@@ -193,7 +193,7 @@ func (p *chaosProc) Barrier(<-chan struct{}) error {
 
 func (p *chaosProc) PartitionOf(id string) int32 { return p.w.partition(id) }
 
-func (p *chaosProc) Send(r *http.Request, _ *atomic.Int64) (*http.Response, error) {
+func (p *chaosProc) Send(r *http.Request, connected *atomic.Int64) (*http.Response, error) {
 	w := p.w
 	id := strings.TrimPrefix(r.URL.Path, "/")
 	body, _ := io.ReadAll(r.Body)
@@ -213,6 +213,9 @@ func (p *chaosProc) Send(r *http.Request, _ *atomic.Int64) (*http.Response, erro
 		w.first[id] = append(w.first[id], n)
 	}
 	m := w.modes[id]
+	if m != modeRefuses {
+		connected.Store(time.Now().UnixNano())
+	}
 	took := time.Duration(1+w.rand.IntN(30)) * time.Millisecond
 	w.mu.Unlock()
 	defer func() { w.mu.Lock(); p.open[id]--; w.mu.Unlock() }()

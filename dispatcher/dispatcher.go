@@ -111,6 +111,9 @@ func (d *Dispatcher) attempt(it *item) *item {
 		// for our sleep.
 		v = verdict{outcome: schemas.OutcomeInterrupted}
 	}
+	if mayBeOurs(&r) && d.ourFault(it, &r) {
+		v = verdict{outcome: schemas.OutcomeInterrupted}
+	}
 	if v.outcome == schemas.OutcomeInterrupted {
 		d.interrupted(it, &r)
 		return d.putBack(it, interruptedFor(faultRetry))

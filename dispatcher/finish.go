@@ -55,6 +55,9 @@ func (s *lanes) finish(it *item, e ending) (next *item, notice *schemas.Notice) 
 	now, l := time.Now(), it.lane
 	l.removeOpen(it)
 	s.inFlight--
+	if e.result != nil && e.result.status > 0 {
+		s.answered(l, now)
+	}
 	s.meter.count(now)
 	if it.unproven {
 		s.unproven--

@@ -55,15 +55,17 @@ type lane struct {
 	ep      *Endpoint  // as last used; nil: not known yet
 	version int64      // the newest of its configurations that was used
 
-	ahead    fifo[*item]     // read from hold; served first
-	behind   fifo[*item]     // read from deliveries; served when nothing is left on hold
-	held     *held           // nil: nothing is on hold
-	busy     map[int64]*item // by offset of hold: read from there and not settled, also under an assignment of before
-	open     *item           // oldest attempt in flight
-	openLast *item
-	inFlight int
-	pace     pace
-	bucket   *rate.Limiter // nil: no rate limit
+	ahead     fifo[*item]     // read from hold; served first
+	behind    fifo[*item]     // read from deliveries; served when nothing is left on hold
+	held      *held           // nil: nothing is on hold
+	busy      map[int64]*item // by offset of hold: read from there and not settled, also under an assignment of before
+	open      *item           // oldest attempt in flight
+	openLast  *item
+	inFlight  int
+	pace      pace
+	reached   time.Time     // when it answered last
+	unreached time.Time     // when it was well and could not be reached
+	bucket    *rate.Limiter // nil: no rate limit
 
 	breaker      breaker
 	episode      episode

@@ -26,6 +26,7 @@ type lanes struct {
 	idle         *list.List // of *lane, longest without work first
 	full         []*Partition
 	meter        meter
+	fault        fault
 	searched     time.Time // when the longest lane was last looked for
 	draining     bool      // shutdown: slow lanes start nothing
 	closed       bool      // shutdown: nothing starts
@@ -204,7 +205,7 @@ func (s *lanes) pump(now time.Time) {
 
 // pick takes the next delivery in turn and a slot for it; nil when there is none.
 func (s *lanes) pick(now time.Time) *item {
-	for s.inFlight < s.cfg.MaxInFlight && !s.closed {
+	for s.inFlight < s.cfg.MaxInFlight && !s.closed && !s.silent(now) {
 		// One at a time, and again while there is room: a lane that has waited may
 		// have nothing to send any more.
 		waiting, unproven := s.waitUnproven.peek()
@@ -227,6 +228,7 @@ func (s *lanes) pick(now time.Time) *item {
 		it.lane, it.started, it.unproven, it.ep, it.ticket = l, now, !l.pace.proven, l.ep, ticket
 		l.pushOpen(it)
 		s.inFlight++
+		s.fault.probed = now
 		if it.unproven {
 			s.unproven++
 		}

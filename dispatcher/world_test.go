@@ -51,6 +51,7 @@ type world struct {
 	acks     []func() // held back while holdAcks
 	owned    atomic.Bool
 	frozen   atomic.Bool
+	connects atomic.Bool // requests have a connection
 	heldDone []int64
 	home     int32 // partition of every endpoint
 	offset   int64
@@ -71,6 +72,7 @@ func newWorldOn(t *testing.T, cfg Config, topics *memoryHold) *world {
 	t.Helper()
 	w := &world{topics: topics, t: t, endpoints: map[string]*Endpoint{}, open: map[string]int{}, most: map[string]int{}}
 	w.owned.Store(true)
+	w.connects.Store(true)
 	w.answer = func(*http.Request) (*http.Response, error) { return status(200), nil }
 	w.d = New(cfg, Deps{
 		Transport: w, Classify: func(error) schemas.ErrorClass { return schemas.ClassConnect },
@@ -132,7 +134,10 @@ func (w *world) send(endpoint string, n int, headers ...schemas.Header) {
 	w.p.Take(w.t.Context(), recs)
 }
 
-func (w *world) Send(r *http.Request, _ *atomic.Int64) (*http.Response, error) {
+func (w *world) Send(r *http.Request, connected *atomic.Int64) (*http.Response, error) {
+	if w.connects.Load() {
+		connected.Store(time.Now().UnixNano())
+	}
 	id := strings.TrimPrefix(r.URL.Path, "/")
 	var body []byte
 	if r.Body != nil {
