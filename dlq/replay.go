@@ -65,13 +65,17 @@ func (r *runner) replay(ctx context.Context, outcomes *follower) error {
 
 // all reads all partitions at the same time, so that no owner gets all of it at once.
 func (r *runner) all(ctx context.Context, offsets map[int32][]int64, fn func(context.Context, *Entry) error) error {
+	return eachPartition(ctx, offsets, func(ctx context.Context, p int32, offsets []int64, chunk int32) error {
+		return r.store.reread(ctx, p, offsets, chunk, func(e *Entry) error { return fn(ctx, e) })
+	})
+}
+
+func eachPartition(ctx context.Context, offsets map[int32][]int64, fn func(ctx context.Context, p int32, offsets []int64, chunk int32) error) error {
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	chunk := chunkFor(min(16, len(offsets)))
 	for _, p := range slices.Sorted(maps.Keys(offsets)) {
-		group.Go(func() error {
-			return r.store.reread(gctx, p, offsets[p], chunk, func(e *Entry) error { return fn(gctx, e) })
-		})
+		group.Go(func() error { return fn(gctx, p, offsets[p], chunk) })
 	}
 	return group.Wait()
 }

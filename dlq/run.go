@@ -143,13 +143,15 @@ func (r *runner) work(ctx context.Context, outcomes *follower) error {
 		wg.Go(func() { r.adapts(side) })
 	}
 	var err error
-	switch r.plan.Job.Kind { //nolint:exhaustive // a resend is no matter of dead letters
+	switch r.plan.Job.Kind {
 	case schemas.RunReplay:
 		err = r.replay(ctx, outcomes)
 	case schemas.RunDiscard:
 		err = r.discard(ctx)
 	case schemas.RunImport:
 		err = r.imports(ctx)
+	case schemas.RunResend:
+		err = r.resend(ctx)
 	default:
 		err = fmt.Errorf("a run cannot be a %s", r.plan.Job.Kind)
 	}

@@ -134,6 +134,17 @@ const gapWorthSkipping = 4096
 // with payload and headers. What has gone meanwhile is left out. An Entry shares its
 // bytes with what was fetched and may be kept for as long as they are needed.
 func (s *Store) reread(ctx context.Context, part int32, offsets []int64, chunk int32, fn func(*Entry) error) error {
+	return s.records(ctx, s.topic, part, offsets, chunk, func(rec *schemas.Record) error {
+		e := new(Entry)
+		if err := e.read(rec); err != nil {
+			return err // it could be read a moment ago
+		}
+		return fn(e)
+	})
+}
+
+// records hands over what stands at ascending offsets of a partition.
+func (s *Store) records(ctx context.Context, topic string, part int32, offsets []int64, chunk int32, fn func(*schemas.Record) error) error {
 	for len(offsets) > 0 {
 		n := 1
 		for n < len(offsets) && offsets[n]-offsets[n-1] < gapWorthSkipping {
@@ -141,7 +152,7 @@ func (s *Store) reread(ctx context.Context, part int32, offsets []int64, chunk i
 		}
 		span := offsets[:n]
 		offsets = offsets[n:]
-		err := s.reader.ReadForwards(ctx, s.topic, part, span[0], span[len(span)-1]+1, chunk, func(recs []schemas.Record) error {
+		err := s.reader.ReadForwards(ctx, topic, part, span[0], span[len(span)-1]+1, chunk, func(recs []schemas.Record) error {
 			for i := range recs {
 				for len(span) > 0 && span[0] < recs[i].Offset {
 					span = span[1:]
@@ -149,18 +160,14 @@ func (s *Store) reread(ctx context.Context, part int32, offsets []int64, chunk i
 				if len(span) == 0 || span[0] != recs[i].Offset {
 					continue
 				}
-				e := new(Entry)
-				if err := e.read(&recs[i]); err != nil {
-					return err // it could be read a moment ago
-				}
-				if err := fn(e); err != nil {
+				if err := fn(&recs[i]); err != nil {
 					return err
 				}
 			}
 			return ctx.Err()
 		})
 		if err != nil {
-			return s.explain(err, s.topic, "Read")
+			return s.explain(err, topic, "Read")
 		}
 	}
 	return nil

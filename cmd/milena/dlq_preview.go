@@ -39,7 +39,11 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 		fmt.Fprintf(out, "all of them go to %s: %s\n", plan.Job.ToEndpoint, stateText(plan.States[plan.Job.ToEndpoint]))
 	}
 	if plan.Count > 0 {
-		fmt.Fprintf(out, "died between %s and %s, %s of payload\n", clock(plan.Oldest), clock(plan.Newest), sizeText(plan.Bytes))
+		what := "died"
+		if plan.Job.Kind == schemas.RunResend {
+			what = "written"
+		}
+		fmt.Fprintf(out, "%s between %s and %s, %s of payload\n", what, clock(plan.Oldest), clock(plan.Newest), sizeText(plan.Bytes))
 	}
 	writeSkipped(r.program, plan.Skip)
 	took := ""
@@ -56,6 +60,9 @@ func reasonsText(share *dlq.Share) string {
 		return cmp.Or(cmp.Compare(share.Reasons[b], share.Reasons[a]), cmp.Compare(a, b))
 	}) {
 		parts = append(parts, fmt.Sprintf("%s %d", safe(string(reason)), share.Reasons[reason]))
+	}
+	if parts == nil {
+		return "-"
 	}
 	return strings.Join(parts, ", ")
 }

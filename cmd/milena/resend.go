@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/schemas"
+)
+
+// resendFlags are the flags of milena resend.
+type resendFlags struct {
+	jobFlags
+	past         dlq.Past
+	since, until string
+	rate         string
+}
+
+func (p *program) resendCommand() *cobra.Command {
+	f := &resendFlags{}
+	cmd := &cobra.Command{Use: "resend", Args: cobra.NoArgs,
+		Short: "Send events again that are still in the deliveries topic, also those that were delivered",
+		Long: `Send events again that are still in the deliveries topic, also those that were delivered: one event, one
+delivery, or all of an endpoint in a window. Each becomes a new delivery with the same message id.
+--missing sends only what was never attempted and is not on its way, after a report of what became of
+every delivery of the window: a reconciliation. What is dead is brought back by milena dlq replay.`,
+		Example: `  milena resend --event evt_1042
+  milena resend --endpoint shop-42 --since 2026-11-30T08:00:00Z --until 2026-11-30T09:00:00Z --all
+  milena resend --endpoint shop-42 --since 24h --missing --dry-run`}
+	fs := cmd.Flags()
+	fs.StringVar(&f.past.Event, "event", "", "this event, by the producer's id or its message id")
+	fs.StringVar(&f.past.Delivery, "delivery", "", "this delivery, by its id")
+	fs.StringVar(&f.past.Endpoint, "endpoint", "", "of this endpoint")
+	fs.StringVar(&f.since, "since", "", "written at this time or later: how long ago (2h, 3d) or a time")
+	fs.StringVar(&f.until, "until", "", "written before: how long ago or a time (with --missing, default 15m)")
+	fs.BoolVar(&f.past.Missing, "missing", false, "only what was never attempted and is not on its way")
+	fs.BoolVar(&f.all, "all", false, "everything of the window, also what was delivered")
+	fs.StringVar(&f.rate, "rate", "", "so many a second (500/s; default unlimited)")
+	fs.StringVar(&f.job.Why, "because", "", "why; kept with the run and in the audit log")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
+	fs.BoolVar(&f.yes, "yes", false, "do not ask")
+	fs.Int64Var(&f.max, "max", 0, "with --yes: refuse if there are more; needed above 10000")
+	fs.BoolVar(&f.failEmpty, "fail-empty", false, "exit code 1 if nothing matches")
+	fs.BoolVar(&f.job.Force, "force", false, "beside a live run on the same endpoints")
+	jsonFlag(cmd, &f.json)
+	cmd = p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error { return r.resend(f) })
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(p.terminal()); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// check looks at the flags before anything is touched.
+func (f *resendFlags) check(terminal bool) (err error) {
+	window := f.past.Event == "" && f.past.Delivery == ""
+	switch {
+	case window && f.past.Endpoint == "" && !f.past.Missing:
+		return usage("say which: --event, --delivery, --endpoint with --all, or --missing")
+	case window && f.past.Missing == f.all:
+		return usage("say one of --missing (what was never attempted) and --all (also what was delivered)")
+	case window && f.since == "":
+		return usage("say --since: what of the window is to be looked at")
+	case f.past.Endpoint != "" && !schemas.ValidEndpointID(f.past.Endpoint):
+		return usage("--endpoint %q: want an endpoint id", f.past.Endpoint)
+	case !f.yes && !f.dryRun && !terminal:
+		return usage("nobody can be asked here; say --yes, or --dry-run to see what would be done")
+	}
+	if f.past.Missing && f.until == "" {
+		f.until = "15m" // what came just now may only be waiting for its turn
+	}
+	filter, err := dlq.Query{Since: f.since, Until: f.until}.Resolve(time.Now())
+	if err != nil {
+		return usage("%w", err)
+	}
+	f.past.Since, f.past.Until = filter.Since, filter.Until
+	f.job.Rate, err = rateOf("rate", f.rate)
+	return err
+}
+
+func (r *dlqRun) resend(f *resendFlags) error {
+	f.job.Who = actor().Who
+	plan, gaps, err := r.store.PlanResend(r.cmd.Context(), f.job, f.past)
+	if err != nil {
+		return err
+	}
+	if err := r.writeGaps(gaps, f.json); err != nil {
+		return err
+	}
+	if plan.Write == 0 {
+		r.notef("nothing matched")
+		if f.failEmpty {
+			return &exit{code: exitFailed}
+		}
+		return nil
+	}
+	if err := r.preview(plan, f.json && f.dryRun); err != nil || f.dryRun {
+		return err
+	}
+	if err := r.consent(&f.jobFlags, plan); err != nil {
+		return err
+	}
+	return r.execute(r.cmd.Context(), plan, f.opts, f.json)
+}
+
+// writeGaps is the reconciliation: data, so to stdout.
+func (r *dlqRun) writeGaps(gaps map[string]*dlq.Gap, asJSON bool) error {
+	if len(gaps) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	if !asJSON {
+		fmt.Fprintln(w, "ENDPOINT\tDELIVERIES\tDELIVERED\tDEAD\tRETRYING\tHELD\tMISSING")
+	}
+	for _, id := range sortedKeys(gaps) {
+		g := gaps[id]
+		if asJSON {
+			line := struct {
+				EndpointID string `json:"endpoint_id"`
+				*dlq.Gap
+			}{id, g}
+			if err := r.writeJSON(line); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", dash(id), g.Deliveries, g.Delivered, g.Dead, g.Retrying, g.Held, g.Missing)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,348 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+// Past selects first deliveries by what stands in the deliveries topic: also what
+// succeeded, and what was never attempted. What Milena itself wrote there later
+// (retries, replays, resends) is no delivery of its own and is passed over.
+type Past struct {
+	Event    string // the producer's event id, or the message id
+	Delivery string // delivery id
+	Endpoint string
+	Since    time.Time // written then or later; zero: as far back as the topic goes
+	Until    time.Time // written before; zero: now
+	Missing  bool      // only what has no delivered attempt and nothing else is on its way for
+}
+
+// Gap says, for one endpoint, what became of the deliveries of a window.
+type Gap struct {
+	Deliveries int64 `json:"deliveries"`
+	Delivered  int64 `json:"delivered"`
+	Dead       int64 `json:"dead"`     // its last attempt was; milena dlq replay is the way
+	Retrying   int64 `json:"retrying"` // it failed and has a next try
+	Held       int64 `json:"held"`     // no attempt, but on its way: scheduled, resent, or its endpoint has work on hold
+	Missing    int64 `json:"missing"`  // no attempt, and nothing known that would lead to one
+}
+
+// PlanResend selects what a resend would send again, and reports what became of the
+// deliveries of the window, by endpoint. Nothing is written. Offsets of the plan are
+// those of deliveries.
+func (s *Store) PlanResend(ctx context.Context, job Job, past Past) (*Plan, map[string]*Gap, error) {
+	job.Kind, job.Filter = schemas.RunResend, past.filter()
+	topic := s.names.Deliveries()
+	ends, err := s.reader.Ends(ctx, topic)
+	if err != nil {
+		return nil, nil, s.explain(err, topic, "Read")
+	}
+	from, to, err := s.window(ctx, topic, past, ends)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &resending{store: s, past: past, gaps: map[string]*Gap{}}
+	r.sel = Selection{Snapshot: Snapshot{}, Shares: map[string]*Share{}, Unfit: map[string]int64{}, offsets: map[int32][]int64{}}
+	for p, end := range ends {
+		r.sel.Snapshot[int32(p)] = end
+	}
+	if past.Missing {
+		if err := r.readHistory(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := r.read(ctx, from, to); err != nil {
+		return nil, nil, err
+	}
+	return &Plan{Job: job, Selection: &r.sel, Write: r.sel.Count}, r.gaps, nil
+}
+
+// filter is what the run's record says of the selection.
+func (p *Past) filter() Filter {
+	f := Filter{Since: p.Since, Until: p.Until}
+	if p.Endpoint != "" {
+		f.Endpoints = []string{p.Endpoint}
+	}
+	for _, id := range []string{p.Event, p.Delivery} {
+		if id != "" {
+			f.IDs = append(f.IDs, id)
+		}
+	}
+	return f
+}
+
+func (s *Store) window(ctx context.Context, topic string, past Past, ends []int64) (from, to []int64, err error) {
+	from, to = make([]int64, len(ends)), ends
+	if !past.Since.IsZero() {
+		if from, err = s.reader.After(ctx, topic, past.Since); err != nil {
+			return nil, nil, s.explain(err, topic, "Read")
+		}
+	}
+	if !past.Until.IsZero() {
+		if to, err = s.reader.After(ctx, topic, past.Until); err != nil {
+			return nil, nil, s.explain(err, topic, "Read")
+		}
+	}
+	return from, to, nil
+}
+
+// resending is a selection that is being made.
+type resending struct {
+	store *Store
+	past  Past
+	held  map[string]bool // endpoints that have work on hold
+
+	mu      sync.Mutex
+	history map[uint64]schemas.Outcome // by hash of the delivery id: the last that was not interrupted
+	resent  seen                       // hashes of the ids of deliveries that were sent again
+	gaps    map[string]*Gap
+	sel     Selection
+}
+
+// readHistory reads what the attempts say of the window's deliveries, which can only
+// have been attempted after they were written.
+func (r *resending) readHistory(ctx context.Context) error {
+	r.history = map[uint64]schemas.Outcome{}
+	topic := r.store.names.Attempts()
+	ends, err := r.store.reader.Ends(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	from := make([]int64, len(ends))
+	if !r.past.Since.IsZero() {
+		if from, err = r.store.reader.After(ctx, topic, r.past.Since.Add(-clockMargin)); err != nil {
+			return r.store.explain(err, topic, "Read")
+		}
+	}
+	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
+		var a schemas.Attempt
+		if json.Unmarshal(rec.Value, &a) != nil || a.Outcome == schemas.OutcomeInterrupted || a.Outcome == schemas.OutcomeDuplicate ||
+			(r.past.Endpoint != "" && a.EndpointID != r.past.Endpoint) {
+			return nil
+		}
+		ids := []string{a.DeliveryID, a.ResendOf} // a resend that was delivered has delivered its event
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, id := range ids {
+			if h := hashOfString(id); id != "" && r.history[h] != schemas.OutcomeDelivered {
+				r.history[h] = a.Outcome
+			}
+		}
+		return nil
+	})
+}
+
+// parallel reads several partitions at the same time; of an endpoint only its own.
+func (r *resending) parallel(ctx context.Context, topic string, from, to []int64, fn func(*schemas.Record) error) error {
+	f := r.past.filter()
+	parts := partitionsOf(&f, int32(len(to)))
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(width(len(parts)))
+	for _, p := range parts {
+		group.Go(func() error {
+			return r.store.reader.ReadForwards(gctx, topic, p, from[p], to[p], chunkFor(width(len(parts))), func(recs []schemas.Record) error {
+				for i := range recs {
+					if err := fn(&recs[i]); err != nil {
+						return err
+					}
+				}
+				return gctx.Err()
+			})
+		})
+	}
+	return r.store.explain(group.Wait(), topic, "Read")
+}
+
+func (r *resending) read(ctx context.Context, from, to []int64) error {
+	if r.past.Missing {
+		if err := r.readHeld(ctx); err != nil {
+			return err
+		}
+		if err := r.readResent(ctx, from); err != nil {
+			return err
+		}
+	}
+	err := r.parallel(ctx, r.store.names.Deliveries(), from, to, func(rec *schemas.Record) error {
+		d, err := schemas.ParseDelivery(*rec)
+		if err == nil && rec.Partition == kafka.Partition([]byte(d.EndpointID), int32(len(to))) && original(&d, rec) && r.wanted(&d, rec) {
+			r.take(&d, rec)
+		}
+		return nil
+	})
+	for _, offsets := range r.sel.offsets {
+		slices.Sort(offsets)
+	}
+	return err
+}
+
+// original reports whether a record in the partition of its endpoint is the first
+// there of its delivery: as a producer or the router wrote it, or forwarded from
+// where a producer's partitioner had put it.
+func original(d *schemas.Delivery, rec *schemas.Record) bool {
+	if d.Generation > 0 || d.Attempt > 0 || d.Run != "" || !d.Released.IsZero() || d.ResendOf != "" {
+		return false
+	}
+	return d.Forwards > 0 || d.Origin.Topic != rec.Topic || (d.Origin.Partition == rec.Partition && d.Origin.Offset == rec.Offset)
+}
+
+func (r *resending) wanted(d *schemas.Delivery, rec *schemas.Record) bool {
+	p := &r.past
+	return (p.Endpoint == "" || p.Endpoint == d.EndpointID) &&
+		(p.Delivery == "" || p.Delivery == d.ID()) &&
+		(p.Event == "" || p.Event == d.Event.ID || p.Event == d.MessageID()) &&
+		(p.Since.IsZero() || !rec.Timestamp.Before(p.Since)) && (p.Until.IsZero() || rec.Timestamp.Before(p.Until))
+}
+
+func (r *resending) take(d *schemas.Delivery, rec *schemas.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.past.Missing && !r.missing(d) {
+		return
+	}
+	share := r.sel.Shares[d.EndpointID]
+	if share == nil {
+		share = &Share{Reasons: map[schemas.Reason]int64{}}
+		r.sel.Shares[d.EndpointID] = share
+	}
+	share.Count++
+	r.sel.Count++
+	r.sel.Bytes += int64(len(d.Payload))
+	if r.sel.Oldest.IsZero() || rec.Timestamp.Before(r.sel.Oldest) {
+		r.sel.Oldest = rec.Timestamp
+	}
+	if rec.Timestamp.After(r.sel.Newest) {
+		r.sel.Newest = rec.Timestamp
+	}
+	r.sel.offsets[rec.Partition] = append(r.sel.offsets[rec.Partition], rec.Offset)
+}
+
+// missing puts a delivery into the gap report; the lock is held.
+func (r *resending) missing(d *schemas.Delivery) bool {
+	gap := r.gaps[d.EndpointID]
+	if gap == nil {
+		gap = &Gap{}
+		r.gaps[d.EndpointID] = gap
+	}
+	gap.Deliveries++
+	switch r.history[hashOfString(d.ID())] {
+	case schemas.OutcomeDelivered:
+		gap.Delivered++
+	case schemas.OutcomeDead:
+		gap.Dead++
+	case schemas.OutcomeRetry:
+		gap.Retrying++
+	default:
+		if r.held[d.EndpointID] || r.resent.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
+			gap.Held++
+			return false
+		}
+		gap.Missing++
+		return true
+	}
+	return false
+}
+
+// readHeld looks which endpoints have work on hold: what has no attempt there may
+// only be waiting.
+func (r *resending) readHeld(ctx context.Context) error {
+	r.held = map[string]bool{}
+	topic := r.store.names.Health()
+	ends, err := r.store.reader.Ends(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	return r.parallel(ctx, topic, make([]int64, len(ends)), ends, func(rec *schemas.Record) error {
+		var h schemas.Health
+		held := rec.Value != nil && json.Unmarshal(rec.Value, &h) == nil && h.Next != nil
+		r.mu.Lock()
+		r.held[string(rec.Key)] = held
+		r.mu.Unlock()
+		return nil
+	})
+}
+
+// readResent looks what was sent again already, up to now: until that has an attempt,
+// another resend would be a repeat.
+func (r *resending) readResent(ctx context.Context, from []int64) error {
+	topic := r.store.names.Deliveries()
+	ends, err := r.store.reader.Ends(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
+		if of := header(rec.Headers, schemas.HeaderResendOf); of != "" {
+			r.mu.Lock()
+			r.resent.add(hashOfString(of))
+			r.mu.Unlock()
+		}
+		return nil
+	})
+}
+
+// again is a new delivery of the same event: it has the same message id, and is no
+// duplicate to us.
+func again(d *schemas.Delivery) schemas.Delivery {
+	n := schemas.Delivery{EndpointID: d.EndpointID, Event: d.Event, Payload: d.Payload, ResendOf: d.ID(),
+		Traceparent: d.Traceparent, Tracestate: d.Tracestate}
+	for _, h := range d.Extra {
+		if !strings.HasPrefix(strings.ToLower(h.Key), "milena-") {
+			n.Extra = append(n.Extra, h)
+		}
+	}
+	return n
+}
+
+// resend writes what was selected.
+func (r *runner) resend(ctx context.Context) error {
+	topic := r.store.names.Deliveries()
+	n, err := r.store.reader.Partitions(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Write")
+	}
+	return eachPartition(ctx, r.plan.offsets, func(ctx context.Context, p int32, offsets []int64, chunk int32) error {
+		return r.store.records(ctx, topic, p, offsets, chunk, func(rec *schemas.Record) error {
+			d, err := schemas.ParseDelivery(*rec)
+			if err != nil {
+				return fmt.Errorf("%s/%d at offset %d: %w", topic, p, rec.Offset, err)
+			}
+			return r.resendOne(ctx, &d, kafka.Partition([]byte(d.EndpointID), n))
+		})
+	})
+}
+
+func (r *runner) resendOne(ctx context.Context, d *schemas.Delivery, partition int32) error {
+	if err := r.live(ctx); err != nil {
+		return err
+	}
+	if err := r.pace.wait(ctx); err != nil {
+		return err
+	}
+	weight := int64(min(len(d.Payload)+entryWeight, inFlightBytes))
+	if err := r.room.Acquire(ctx, weight); err != nil {
+		return err
+	}
+	next := again(d)
+	m := kafka.Message{Topic: r.store.names.Deliveries(), Partition: partition, Key: []byte(next.EndpointID), Value: next.Payload, Headers: next.Headers()}
+	r.writer.Write(m, func(res kafka.Written) {
+		switch {
+		case res.Err == nil:
+			r.written.Add(1)
+			r.settled.Add(1)
+		case errors.Is(res.Err, kafka.ErrTooLarge):
+			r.skip(SkipTooLarge)
+		}
+		r.room.Release(weight)
+	})
+	return nil
+}

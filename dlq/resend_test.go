@@ -1,0 +1,116 @@
+package dlq
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+// publish writes an event as a producer does and returns its delivery id.
+func (w *world) publish(endpoint, event string, headers ...schemas.Header) string {
+	w.Helper()
+	d := schemas.Delivery{EndpointID: endpoint, Event: schemas.Event{ID: event, Source: "/test", Type: "a.b", SpecVersion: "1.0"}, Extra: headers}
+	got := make(chan int64, 1)
+	part := partitionOf(endpoint)
+	w.writer.Write(kafka.Message{Topic: w.names.Deliveries(), Partition: part, Key: []byte(endpoint), Value: []byte("x" + event), Headers: d.Headers()},
+		func(res kafka.Written) { got <- res.Offset })
+	offset := <-got
+	for _, rec := range w.read(w.names.Deliveries()) {
+		if rec.Partition == part && rec.Offset == offset {
+			p, err := schemas.ParseDelivery(rec)
+			if err != nil {
+				w.Fatal(err)
+			}
+			return p.ID()
+		}
+	}
+	w.Fatal("it is not there")
+	return ""
+}
+
+func (w *world) attempted(id, endpoint string, outcome schemas.Outcome) {
+	a := schemas.Attempt{DeliveryID: id, EndpointID: endpoint, Outcome: outcome, Number: 1}
+	w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: partitionOf(endpoint), Key: []byte(endpoint), Value: schemas.AppendAttempt(nil, &a)}, nil)
+}
+
+func TestAResendIsANewDeliveryOfTheSameEvent(t *testing.T) {
+	w := newWorld(t)
+	id := w.publish("ep_1", "e1", schemas.Header{Key: "x-own", Value: []byte("v")})
+	w.attempted(id, "ep_1", schemas.OutcomeDelivered)
+	w.publish("ep_1", "e2")
+	w.flush()
+	plan, _, err := w.store.PlanResend(w.ctx(), Job{Who: "anna"}, Past{Event: "e1"})
+	if err != nil || plan.Write != 1 {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
+	if err != nil || rep.Run.Kind != schemas.RunResend || rep.Run.Counts.Written != 1 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	all := w.deliveries()
+	n := all[len(all)-1]
+	if len(all) != 3 || n.ID() == id || n.ResendOf != id || n.MessageID() != all[0].MessageID() || string(n.Payload) != "xe1" || n.Generation != 0 ||
+		len(n.Extra) != 1 || n.Extra[0].Key != "x-own" {
+		t.Errorf("%+v", n)
+	}
+	if plan, _, err := w.store.PlanResend(w.ctx(), Job{}, Past{Event: n.MessageID()}); err != nil || plan.Write != 1 {
+		t.Errorf("the resend counts as another event: %+v %v", plan, err)
+	}
+}
+
+func TestMissingFindsWhatWasNeverAttempted(t *testing.T) {
+	w := newWorld(t)
+	since := time.Now().Add(-time.Minute)
+	outcomes := []schemas.Outcome{schemas.OutcomeDelivered, schemas.OutcomeDead, schemas.OutcomeRetry, schemas.OutcomeInterrupted, ""}
+	missing := map[string]bool{}
+	for i, o := range outcomes {
+		id := w.publish("ep_1", "e"+string(rune('a'+i)))
+		switch o {
+		case "":
+			missing[id] = true
+		case schemas.OutcomeInterrupted:
+			missing[id] = true
+			fallthrough
+		default:
+			w.attempted(id, "ep_1", o)
+		}
+	}
+	w.publish("ep_held", "h")
+	next := int64(1)
+	h, err := json.Marshal(schemas.Health{Next: &next})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.writer.Write(kafka.Message{Topic: w.names.Health(), Partition: partitionOf("ep_held"), Key: []byte("ep_held"), Value: h}, nil)
+	w.flush()
+	plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: since, Missing: true})
+	if err != nil || plan.Write != 2 {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	if want := (Gap{Deliveries: 5, Delivered: 1, Dead: 1, Retrying: 1, Missing: 2}); *gaps["ep_1"] != want {
+		t.Errorf("%+v", gaps["ep_1"])
+	}
+	if want := (Gap{Deliveries: 1, Held: 1}); *gaps["ep_held"] != want {
+		t.Errorf("%+v", gaps["ep_held"])
+	}
+	if _, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range w.deliveries() {
+		if d.ResendOf != "" {
+			if !missing[d.ResendOf] {
+				t.Errorf("%s was not missing", d.ResendOf)
+			}
+			delete(missing, d.ResendOf)
+		}
+	}
+	if len(missing) != 0 {
+		t.Errorf("not sent: %v", missing)
+	}
+	if plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: since, Missing: true}); err != nil || plan.Write != 0 || gaps["ep_1"].Held != 2 {
+		t.Errorf("it would be sent twice: %d %v", plan.Write, err)
+	}
+}
