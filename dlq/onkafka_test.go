@@ -18,12 +18,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(realkafka.WithShared(m)) }
 
-// broker is the shared real one; a world has topics of its own there.
-type broker struct{}
-
+// start takes the shared real broker; a world has topics of its own there.
 func (w *world) start() {
 	w.Helper()
 	c := realkafka.Shared(w.TB)
+	w.broker = c
 	w.names = schemas.Names{Prefix: "t" + rand.Text()[:10] + "."}
 	w.cfg = kafka.Config{Brokers: c.Brokers(), Names: w.names, Logger: slog.New(slog.DiscardHandler)}
 	adm, err := w.cfg.NewAdmin()

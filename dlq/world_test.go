@@ -19,7 +19,7 @@ const worldPartitions = 4
 // world is a broker with Milena's topics, a store, and what was written to it.
 type world struct {
 	testing.TB
-	broker // of the build: embedded, or with the tag kafka a real one
+	broker any // *testkit.Fake, or with the tag kafka *realkafka.Cluster
 	cfg    kafka.Config
 	store  *Store
 	writer *kafka.Writer
