@@ -28,6 +28,12 @@ type Config struct {
 	// IdleLanes is how many lanes without work are remembered, with their proof
 	// and their concurrency. Default 32,768.
 	IdleLanes int
+	// TenantShare is the part of MaxInFlight that one tenant may have open, above 0
+	// and at most 1. Default 1. Endpoints without a tenant are not bounded by it.
+	TenantShare float64
+	// TenantRate is how many POSTs a second one tenant gets from this process, with a
+	// burst of one second's worth. Default 0: no bound. Not for endpoints without a tenant.
+	TenantRate float64
 	// UserAgent is sent with every request. Default Milena.
 	UserAgent string
 }
@@ -44,6 +50,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.UnknownFor, 10*time.Minute)
 	setDefault(&c.MaxAge, 96*time.Hour)
 	setDefault(&c.IdleLanes, 32_768)
+	setDefault(&c.TenantShare, 1)
 	setDefault(&c.UserAgent, "Milena")
 	return c
 }

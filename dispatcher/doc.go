@@ -6,9 +6,11 @@
 // The way of one delivery, by file:
 //
 //	intake.go    a record becomes an item, is forwarded, scheduled or buried
-//	lanes.go     whose turn it is; lane.go, ring.go, pace.go: what a lane is and may do
+//	lanes.go     whose turn it is; lane.go, ring.go, pace.go: what a lane and a tenant are and may do
+//	hold.go      what cannot be sent now; holdread.go: back from there; health.go, takeover.go: what the next owner knows
+//	breaker.go   when an endpoint gets a rest; episode.go: how long it has been failing
 //	attempt.go   exactly one POST; request.go: what is sent
-//	outcome.go   what the answer comes to
+//	outcome.go   what the answer comes to; fault.go: unless it is we who are cut off
 //	settle.go    the only effects: park, bury, log; then the offset is done
 //	decide.go    endpoints that are unknown, disabled or deleted
 //	shutdown.go  how the work ends

@@ -55,6 +55,7 @@ func (s *lanes) finish(it *item, e ending) (next *item, notice *schemas.Notice) 
 	now, l := time.Now(), it.lane
 	l.removeOpen(it)
 	s.inFlight--
+	s.tenantEnds(it.tenant)
 	if e.result != nil && e.result.status > 0 {
 		s.answered(l, now)
 	}
@@ -143,7 +144,7 @@ func (s *lanes) learn(l *lane, it *item, e ending, now time.Time) *schemas.Notic
 // switchOff disables the endpoint until its configuration is newer than ep.
 func (l *lane) switchOff(ep *Endpoint, reason string, now time.Time) {
 	l.disabledAt = ep.Version
-	l.episode.DisabledVersion, l.episode.DisabledReason = ep.Version, reason
+	l.episode.DisabledVersion, l.episode.DisabledReason, l.episode.DisabledAt = ep.Version, reason, now.UTC()
 	if l.episode.FailingSince.IsZero() {
 		l.episode.FailingSince = now.UTC()
 	}
@@ -168,9 +169,9 @@ func (s *lanes) putBack(l *lane, it *item) {
 		it.part.gaveUp(it)
 		it.part.checkDrained()
 	case it.held != nil:
-		s.requeue(&l.ahead, it)
+		s.requeue(l, &l.ahead, it)
 	default:
-		s.requeue(&l.behind, it)
+		s.requeue(l, &l.behind, it)
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *lanes) stuck(l *lane, now time.Time) HoldCause {
 
 // place puts a fresh delivery into behind, or on hold with all of behind before it.
 func (s *lanes) placeFresh(l *lane, it *item, now time.Time) {
-	s.enqueue(&l.behind, it)
+	s.enqueue(l, &l.behind, it)
 	if cause := s.tooLong(l, now); cause != "" {
 		s.hold(l, cause)
 	}
@@ -122,7 +122,7 @@ func (s *lanes) tooLong(l *lane, now time.Time) HoldCause {
 	if h != nil {
 		left += h.count()
 	}
-	if l.wait(left, now) > s.cfg.LaneTime || (h != nil && h.taking && !h.exact()) {
+	if max(l.wait(left, now), s.tenantWait(l, now)) > s.cfg.LaneTime || (h != nil && h.taking && !h.exact()) {
 		return HoldLong
 	}
 	if h != nil {

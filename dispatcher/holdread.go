@@ -86,14 +86,14 @@ func (s *lanes) wants(l *lane, now time.Time) bool {
 	h := l.held
 	return h != nil && h.unread() && l.anchor >= 0 && !l.part.stopped && !l.undecided && !l.pausedUntil.After(now) &&
 		!l.breaker.open(now) && l.wait(l.ahead.len(), now) < s.cfg.LaneTime/2 && l.oldest(now) <= s.cfg.LaneTime &&
-		(l.breaker.closed() || l.ahead.len() == 0) && !s.fullForHeld(l)
+		(l.breaker.closed() || l.ahead.len() == 0) && !s.fullForHeld(l, now)
 }
 
 // fullForHeld reports whether memory is too short to read more of the lane's
-// records. A lane that has none in memory may always read one: what waits behind
+// records, or its tenant has enough in memory. A lane that has none in memory may always read one: what waits behind
 // them takes up memory too, and goes only when they are gone.
-func (s *lanes) fullForHeld(l *lane) bool {
-	return s.bytes >= s.cfg.QueuedBytes && l.ahead.len()+l.inFlight > 0
+func (s *lanes) fullForHeld(l *lane, now time.Time) bool {
+	return l.ahead.len()+l.inFlight > 0 && (s.bytes >= s.cfg.QueuedBytes || s.tenantWait(l, now) > s.cfg.LaneTime/2)
 }
 
 func (s *lanes) ask(l *lane) {
@@ -155,7 +155,7 @@ func (p *Partition) serve(from int64, chunk HoldChunk) {
 		if l == nil || !served[l] || rec.Offset < l.held.searched {
 			continue
 		}
-		if l.wait(l.ahead.len(), now) >= s.cfg.LaneTime || s.fullForHeld(l) || (!l.breaker.closed() && l.ahead.len() > 0) {
+		if l.wait(l.ahead.len(), now) >= s.cfg.LaneTime || s.fullForHeld(l, now) || (!l.breaker.closed() && l.ahead.len() > 0) {
 			l.held.searched = rec.Offset
 			delete(served, l)
 			continue
@@ -228,10 +228,10 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 		}
 		// Of two queued copies the one from hold stays, for the order's sake.
 		s.unqueue(queued)
-		s.enqueue(&l.ahead, it)
+		s.enqueue(l, &l.ahead, it)
 		return func() { p.duplicate(queued) }
 	}
-	s.enqueue(&l.ahead, it)
+	s.enqueue(l, &l.ahead, it)
 	return nil
 }
 

@@ -14,6 +14,7 @@ type item struct {
 	d      schemas.Delivery
 	key    attemptKey
 	part   *Partition
+	tenant *tenant   // that it is counted for
 	held   *held     // nil: read from deliveries; else from hold
 	offset int64     // in the topic that it was read from
 	ready  time.Time // when it could have been sent for the first time

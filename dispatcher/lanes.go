@@ -63,7 +63,7 @@ func (s *lanes) offer(it *item, ep *Endpoint) {
 	if l.enabled() && !l.undecided {
 		s.placeFresh(l, it, now)
 	} else {
-		s.enqueue(&l.behind, it)
+		s.enqueue(l, &l.behind, it)
 		s.undecide(l)
 	}
 	s.settleIn(l, now)
@@ -107,18 +107,20 @@ func (s *lanes) use(l *lane, ep *Endpoint, now time.Time) {
 }
 
 // enqueue puts a delivery at the end of a lane's queue.
-func (s *lanes) enqueue(q *fifo[*item], it *item) {
+func (s *lanes) enqueue(l *lane, q *fifo[*item], it *item) {
 	q.push(it)
-	s.countQueued(it)
+	s.countQueued(l, it)
 }
 
 // requeue puts a delivery back to where it was taken from.
-func (s *lanes) requeue(q *fifo[*item], it *item) {
+func (s *lanes) requeue(l *lane, q *fifo[*item], it *item) {
 	q.insert(it, func(o *item) bool { return o.offset < it.offset })
-	s.countQueued(it)
+	s.countQueued(l, it)
 }
 
-func (s *lanes) countQueued(it *item) {
+func (s *lanes) countQueued(l *lane, it *item) {
+	it.tenant = l.tenant
+	it.tenant.queued++
 	s.bytes += it.size()
 	s.queued++
 	it.part.queued++
@@ -133,6 +135,7 @@ func (s *lanes) dequeue(q *fifo[*item]) *item {
 }
 
 func (s *lanes) unqueue(it *item) {
+	it.tenant.queued--
 	s.bytes -= it.size()
 	s.queued--
 	it.part.queued--
@@ -213,7 +216,7 @@ func (s *lanes) pick(now time.Time) *item {
 			s.waitUnproven.pop()
 			s.back(waiting, now)
 		}
-		l := s.ring.take()
+		l := s.ring.take(func(t *tenant) bool { return s.tenantMay(t, now) })
 		if l == nil && unproven {
 			continue
 		}
@@ -228,6 +231,7 @@ func (s *lanes) pick(now time.Time) *item {
 		it.lane, it.started, it.unproven, it.ep, it.ticket = l, now, !l.pace.proven, l.ep, ticket
 		l.pushOpen(it)
 		s.inFlight++
+		s.tenantStarts(it.tenant, now)
 		s.fault.probed = now
 		if it.unproven {
 			s.unproven++

@@ -1,11 +1,22 @@
 package dispatcher
 
-// tenant is one tenant's lanes that may start something.
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// tenant is one tenant's lanes that may start something, and what the tenant has
+// under way.
 type tenant struct {
-	name   string
-	lanes  fifo[*lane]
-	inRing bool
-	count  int // lanes of the tenant that exist
+	name     string
+	lanes    fifo[*lane]
+	inRing   bool
+	count    int // lanes of the tenant that exist
+	queued   int // deliveries in its lanes
+	inFlight int
+	bucket   *rate.Limiter // nil: no rate limit
+	wake     *time.Timer   // brings it back into the ring when the bucket has a token
 }
 
 // ring serves lanes in turn, tenants first: a tenant with a thousand busy
@@ -35,28 +46,100 @@ func (r *ring) leave(t *tenant) {
 // add puts a lane at the end of its tenant's turn.
 func (r *ring) add(l *lane) {
 	l.place = placeRing
-	t := l.tenant
-	t.lanes.push(l)
-	if !t.inRing {
+	l.tenant.lanes.push(l)
+	r.resume(l.tenant)
+}
+
+// resume lets a tenant take its turn again.
+func (r *ring) resume(t *tenant) {
+	if !t.inRing && t.lanes.len() > 0 {
 		t.inRing = true
 		r.turn.push(t)
 	}
 }
 
-// take removes the lane whose turn it is.
-func (r *ring) take() *lane {
+// take removes the lane whose turn it is. A tenant that may not start anything
+// leaves the ring, until resume.
+func (r *ring) take(may func(*tenant) bool) *lane {
 	for {
 		t, ok := r.turn.pop()
 		if !ok {
 			return nil
 		}
-		l, ok := t.lanes.pop()
-		if t.inRing = t.lanes.len() > 0; t.inRing {
-			r.turn.push(t)
+		t.inRing = false
+		if t.lanes.len() == 0 || !may(t) {
+			continue
 		}
-		if ok {
-			l.place = placeNone
-			return l
-		}
+		l, _ := t.lanes.pop()
+		r.resume(t)
+		l.place = placeNone
+		return l
 	}
+}
+
+// tenantMost is how many attempts of one tenant may be in flight.
+func (s *lanes) tenantMost() int { return max(1, int(s.cfg.TenantShare*float64(s.cfg.MaxInFlight))) }
+
+// tenantMay reports whether a tenant may begin an attempt now. Where it may not, the
+// end of one of its attempts or the next token brings it back.
+func (s *lanes) tenantMay(t *tenant, now time.Time) bool {
+	if t.name == "" {
+		return true
+	}
+	if t.inFlight >= s.tenantMost() {
+		return false
+	}
+	if s.cfg.TenantRate <= 0 {
+		return true
+	}
+	if t.bucket == nil {
+		// Empty: whoever owned its endpoints before may have spent it.
+		burst := max(1, int(s.cfg.TenantRate))
+		t.bucket = rate.NewLimiter(rate.Limit(s.cfg.TenantRate), burst)
+		t.bucket.AllowN(now, burst)
+	}
+	have := t.bucket.TokensAt(now)
+	if have >= 1 {
+		return true
+	}
+	after := time.Duration((1-have)/s.cfg.TenantRate*float64(time.Second)) + time.Millisecond
+	if t.wake != nil {
+		t.wake.Reset(after)
+		return false
+	}
+	t.wake = time.AfterFunc(after, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ring.resume(t)
+		s.pump(time.Now())
+	})
+	return false
+}
+
+func (s *lanes) tenantStarts(t *tenant, now time.Time) {
+	t.inFlight++
+	if t.bucket != nil {
+		t.bucket.AllowN(now, 1)
+	}
+}
+
+func (s *lanes) tenantEnds(t *tenant) {
+	t.inFlight--
+	s.ring.resume(t)
+}
+
+// tenantWait is how long the last of a tenant's deliveries would wait for its bounds.
+func (s *lanes) tenantWait(l *lane, now time.Time) time.Duration {
+	t := l.tenant
+	if t.name == "" {
+		return 0
+	}
+	wait := time.Duration(0)
+	if s.cfg.TenantShare < 1 {
+		wait = time.Duration(t.queued) * max(l.pace.usual, l.oldest(now)) / time.Duration(s.tenantMost())
+	}
+	if t.bucket != nil {
+		wait = max(wait, time.Duration((float64(t.queued)-t.bucket.TokensAt(now))/s.cfg.TenantRate*float64(time.Second)))
+	}
+	return wait
 }

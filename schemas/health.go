@@ -27,6 +27,7 @@ type Episode struct {
 	OpenUntil       time.Time  `json:"open_until,omitzero"`          //
 	DisabledVersion int64      `json:"disabled_at_version,omitzero"` // auto-disabled at that config version
 	DisabledReason  string     `json:"disabled_reason,omitempty"`
+	DisabledAt      time.Time  `json:"disabled_at,omitzero"`
 	Notified        []string   `json:"notified,omitempty"` // notices already written
 }
 

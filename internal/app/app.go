@@ -157,6 +157,7 @@ func (a *App) addDispatcher(fx *effects, parker dispatcher.Parker) error {
 	a.dispatch = dispatcher.New(dispatcher.Config{
 		MaxInFlight: c.MaxInFlight, LaneTime: c.LaneTime, QueuedBytes: int64(c.QueuedBytes), Unsettled: c.UnsettledPerPartition,
 		DuplicateEntries: c.Duplicates.Entries, DuplicateAge: c.Duplicates.Age,
+		TenantShare: float64(a.cfg.Tenants.MaxInFlightShare) / 100, TenantRate: float64(a.cfg.Tenants.Rate),
 		MaxAge: a.cfg.Retry.MaxAge, UserAgent: "Milena/" + a.opts.Version,
 	}, dispatcher.Deps{
 		Transport: out, Classify: egress.Classify,

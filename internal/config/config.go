@@ -20,6 +20,7 @@ type Config struct {
 	Topics     Topics
 	Sources    Sources
 	Dispatcher Dispatcher
+	Tenants    Tenants
 	Retry      Retry
 	Egress     Egress
 	HTTP       HTTP
@@ -93,6 +94,12 @@ type Dispatcher struct {
 	CommitInterval        time.Duration
 	UnsettledPerPartition int
 	Duplicates            Duplicates
+}
+
+// Tenants bounds what each tenant gets of a dispatcher process.
+type Tenants struct {
+	MaxInFlightShare int // per cent
+	Rate             int // POSTs a second; 0: no bound
 }
 
 // Duplicates is an owner's memory of attempts that it has made.
