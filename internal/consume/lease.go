@@ -32,13 +32,16 @@ const (
 //	(2) the process is frozen for a minute; the group gives its partitions away
 //	(3) it wakes and reads the answer, a second before it learns the truth
 //
-// An answer that says "rejoin" or "unknown member" counts too: it is followed by a
-// callback within milliseconds, and the hook does not see what an answer says.
+// The hook does not see what an answer says. "Unknown member" is followed by a callback,
+// and by no other heartbeat, but only some milliseconds later, in which a process that
+// has just thawed would begin requests that are somebody else's by now. So the first
+// heartbeat that is answered after the lease had run out renews nothing; the second does.
 type lease struct {
 	born    time.Time
 	lasts   atomic.Int64 // ⅔ of the session timeout, in nanoseconds
 	log     *slog.Logger
 	renewed atomic.Int64 // nanoseconds after born; 0: never
+	doubted atomic.Bool  // the lease had run out, and one heartbeat was answered since
 	heard   atomic.Int64 // the same, of any answered request
 	looked  atomic.Int64 // the pause detector's last look
 	thawed  atomic.Int64 // end of the last pause; 0: none
@@ -60,11 +63,21 @@ func (l *lease) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) 
 	if e2e.Err() != nil {
 		return
 	}
-	asked := max(1, time.Since(l.born)-e2e.DurationE2E())
-	raise(&l.heard, int64(asked))
+	now := time.Since(l.born)
+	asked := int64(max(1, now-e2e.DurationE2E()))
+	raise(&l.heard, asked)
 	switch key {
-	case keyJoinGroup, keyHeartbeat, keySyncGroup, keyConsumerGroupHeartbeat:
-		raise(&l.renewed, int64(asked))
+	case keyHeartbeat, keyConsumerGroupHeartbeat:
+		young := int64(now)-asked < l.lasts.Load()
+		if young && l.renewed.Load() != 0 && !l.fresh() && !l.doubted.Swap(true) {
+			return
+		}
+	case keyJoinGroup, keySyncGroup: // kgo has told what was lost before it joins
+	default:
+		return
+	}
+	if raise(&l.renewed, asked); l.fresh() {
+		l.doubted.Store(false)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestLeaseCountsFromTheRequestNotFromTheAnswer(t *testing.T) {
 		if l.fresh() {
 			t.Error("fresh by a request that is no heartbeat, or had no answer")
 		}
-		for _, key := range []int16{keyJoinGroup, keySyncGroup, keyConsumerGroupHeartbeat} {
+		for _, key := range []int16{keyJoinGroup, keySyncGroup} {
 			time.Sleep(time.Minute)
 			l.OnBrokerE2E(kgo.BrokerMetadata{}, key, kgo.BrokerE2E{})
 			if !l.fresh() {
@@ -51,6 +51,32 @@ func TestLeaseCountsFromTheRequestNotFromTheAnswer(t *testing.T) {
 			t.Error("an older heartbeat took the younger one's place")
 		}
 	})
+}
+
+// Its content may be that the group does not know us any more.
+func TestTheFirstHeartbeatAfterTheLeaseRanOutRenewsNothing(t *testing.T) {
+	for _, key := range []int16{keyHeartbeat, keyConsumerGroupHeartbeat} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLease(45*time.Second, slog.Default())
+			heartbeat := func(age time.Duration) bool {
+				l.OnBrokerE2E(kgo.BrokerMetadata{}, key, kgo.BrokerE2E{ReadWait: age})
+				return l.fresh()
+			}
+			if !heartbeat(0) {
+				t.Error("not fresh after the first of all")
+			}
+			for range 2 {
+				time.Sleep(time.Minute)
+				if heartbeat(time.Minute) || heartbeat(0) {
+					t.Error("fresh by an answer that may say anything")
+				}
+				time.Sleep(3 * time.Second)
+				if !heartbeat(0) {
+					t.Error("not fresh after the second")
+				}
+			}
+		})
+	}
 }
 
 func TestPauseDetectorSeesALateTickerAndABigJump(t *testing.T) {
