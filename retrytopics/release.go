@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/milena-project/milena/internal/budget"
 	"github.com/milena-project/milena/internal/consume"
 	"github.com/milena-project/milena/internal/kafka"
 )
@@ -20,7 +21,7 @@ type Releaser struct {
 	deliveries string
 	clock      *clock
 	near       *near
-	inFlight   *budget
+	inFlight   *budget.Budget
 	released   []HookReleased
 	skewHooks  []HookSkew
 
@@ -40,7 +41,7 @@ func NewReleaser(cfg ReleaserConfig) (*Releaser, error) {
 	}
 	r := &Releaser{
 		cfg: cfg, deliveries: cfg.Kafka.Names.Deliveries(), clock: newClock(cfg.Now),
-		near: newNear(cfg.NearBytes), inFlight: newBudget(cfg.InFlightBytes),
+		near: newNear(cfg.NearBytes), inFlight: budget.New(cfg.InFlightBytes),
 		released: hooksOf[HookReleased](cfg.Hooks), skewHooks: hooksOf[HookSkew](cfg.Hooks),
 		spans: map[*span]struct{}{},
 	}
@@ -138,7 +139,7 @@ func (r *Releaser) releaseDue(ctx context.Context) {
 }
 
 func (r *Releaser) moveHeld(ctx context.Context, it held) {
-	if it.span.isClosed() || !r.inFlight.acquire(ctx, it.inFlight()) {
+	if it.span.isClosed() || !r.inFlight.Acquire(ctx, it.inFlight()) {
 		it.span.giveUp(it.offset)
 		return
 	}
@@ -178,5 +179,5 @@ func (r *Releaser) settle(it held, err error) {
 	} else {
 		it.span.giveUp(it.offset)
 	}
-	r.inFlight.release(it.inFlight())
+	r.inFlight.Release(it.inFlight())
 }

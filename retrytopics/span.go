@@ -101,7 +101,7 @@ func (s *span) one(ctx context.Context, rec *schemas.Record, read time.Time) boo
 // move writes what is due, or still far away, as soon as the bound on writes in
 // flight lets it.
 func (s *span) move(ctx context.Context, it held) bool {
-	if !s.r.inFlight.acquire(ctx, it.inFlight()) {
+	if !s.r.inFlight.Acquire(ctx, it.inFlight()) {
 		return false
 	}
 	s.begin()
@@ -112,7 +112,7 @@ func (s *span) move(ctx context.Context, it held) bool {
 // bury hands an unreadable record over: it cannot go back as it is, for what stands
 // on deliveries would be read as new.
 func (s *span) bury(ctx context.Context, it held) bool {
-	if !s.r.inFlight.acquire(ctx, it.inFlight()) {
+	if !s.r.inFlight.Acquire(ctx, it.inFlight()) {
 		return false
 	}
 	s.begin()

@@ -187,13 +187,13 @@ func (f *fanout) bury(ctx context.Context, rec *schemas.Record, d schemas.Delive
 func (f *fanout) write(ctx context.Context, d *schemas.Delivery, begin func(acked func())) bool {
 	n := sizeOf(d)
 	b := f.in.r.inFlight
-	if !b.acquire(ctx, n) {
+	if !b.Acquire(ctx, n) {
 		f.abandon()
 		return false
 	}
 	f.left.Add(1)
 	begin(func() {
-		b.release(n)
+		b.Release(n)
 		f.complete()
 	})
 	return true

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/milena-project/milena/internal/budget"
 	"github.com/milena-project/milena/internal/consume"
 	"github.com/milena-project/milena/schemas"
 )
@@ -55,7 +56,7 @@ type Config struct {
 type Router struct {
 	cfg      Config
 	loop     *consume.Loop
-	inFlight *budget
+	inFlight *budget.Budget
 
 	mu      sync.Mutex
 	waiting map[consume.Partition]error // for the registry, and why
@@ -81,7 +82,7 @@ func newRouter(cfg Config) *Router {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Router{cfg: cfg, inFlight: newBudget(cfg.InFlightBytes), waiting: map[consume.Partition]error{}}
+	return &Router{cfg: cfg, inFlight: budget.New(cfg.InFlightBytes), waiting: map[consume.Partition]error{}}
 }
 
 // Run routes until ctx ends; then what is on its way is waited for and committed, and

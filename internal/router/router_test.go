@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/milena-project/milena/internal/budget"
 	"github.com/milena-project/milena/internal/consume"
 	"github.com/milena-project/milena/schemas"
 )
@@ -316,7 +317,7 @@ func TestEveryRecordIsAnsweredOnce(t *testing.T) {
 		defer cancel()
 		w := newWorld()
 		w.router.cfg.Writer = &stopsAfter{written: w.writer, left: stopAt, stop: cancel}
-		w.router.inFlight = newBudget(1) // one write at a time: whoever waits sees the end of ctx
+		w.router.inFlight = budget.New(1) // one write at a time: whoever waits sees the end of ctx
 		go w.intake.run(ctx)
 		for i, n := range fans {
 			kind := fmt.Sprint("t", i)
