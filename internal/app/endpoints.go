@@ -16,7 +16,10 @@ import (
 )
 
 // endpoints makes the registry's records ready for sending.
-type endpoints struct{ follower *registry.Follower }
+type endpoints struct {
+	follower *registry.Follower
+	maxAge   time.Duration // of deliveries to endpoints that have none of their own
+}
 
 func (e endpoints) Endpoint(id string, known *dispatcher.Endpoint) *dispatcher.Endpoint {
 	rec, ok := e.follower.Endpoint(id)
@@ -26,7 +29,7 @@ func (e endpoints) Endpoint(id string, known *dispatcher.Endpoint) *dispatcher.E
 	case known != nil && known.Version == rec.Version:
 		return known
 	}
-	return prepare(rec, e.follower.OpenSecret)
+	return prepare(rec, e.follower.OpenSecret, e.maxAge)
 }
 
 func (e endpoints) Barrier(done <-chan struct{}) error {
@@ -53,7 +56,7 @@ type opener func(endpointID, sealed string) (string, error)
 
 // prepare never fails: an endpoint whose secrets cannot be used signs nothing, and
 // its attempts say why.
-func prepare(rec *schemas.Endpoint, open opener) *dispatcher.Endpoint {
+func prepare(rec *schemas.Endpoint, open opener, maxAge time.Duration) *dispatcher.Endpoint {
 	ep := &dispatcher.Endpoint{
 		ID: rec.ID, Tenant: rec.Tenant, State: rec.State, Version: rec.Version,
 		MaxInFlight: rec.MaxInFlight, Timeout: time.Duration(rec.Timeout), RateLimit: rec.RateLimit,
@@ -71,11 +74,7 @@ func prepare(rec *schemas.Endpoint, open opener) *dispatcher.Endpoint {
 	logURL := *ep.URL
 	logURL.RawQuery, logURL.User = "", nil
 	ep.LogURL = logURL.String()
-	policy, err := retrytopics.Compile(rec.Retry)
-	if err != nil {
-		policy, _ = retrytopics.Compile(schemas.Retry{}) // registration refused it; the default is safe
-	}
-	ep.Schedule = schedule{policy}
+	ep.Schedule = prepareSchedule(rec.Retry, maxAge)
 	ep.Signer = prepareSigner(rec, open)
 	if ep.Header, err = ownHeaders(rec, open); err != nil {
 		ep.Signer = broken{err}
@@ -87,6 +86,17 @@ func prepare(rec *schemas.Endpoint, open opener) *dispatcher.Endpoint {
 		}
 	}
 	return ep
+}
+
+func prepareSchedule(retry schemas.Retry, maxAge time.Duration) schedule {
+	if retry.MaxAge == 0 {
+		retry.MaxAge = schemas.Duration(maxAge)
+	}
+	policy, err := retrytopics.Compile(retry)
+	if err != nil {
+		policy, _ = retrytopics.Compile(schemas.Retry{MaxAge: schemas.Duration(maxAge)}) // registration refused it; the default is safe
+	}
+	return schedule{policy}
 }
 
 func prepareSigner(rec *schemas.Endpoint, open opener) dispatcher.Signer {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/router"
+	"github.com/milena-project/milena/retrytopics"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -101,6 +102,9 @@ func (l *Loaded) checkBounds(bad func(path, want string)) {
 		if d.value < d.min {
 			bad(d.path, "want at least "+d.min.String())
 		}
+	}
+	if l.Retry.MaxAge > retrytopics.LongestMaxAge {
+		bad("retry.max_age", "want at most "+retrytopics.LongestMaxAge.String())
 	}
 	if l.Dispatcher.CommitInterval*2 > l.Kafka.SessionTimeout {
 		bad("dispatcher.commit_interval", "want less than half of kafka.session_timeout ("+l.Kafka.SessionTimeout.String()+")")
