@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -63,11 +62,11 @@ type runner interface {
 	Alive() bool
 }
 
-// Roles of a process.
+// Roles of a process, as the configuration names them.
 const (
-	RoleDispatcher = "dispatcher"
-	RoleReleaser   = "releaser"
-	RoleRouter     = "router"
+	RoleDispatcher = string(kafka.RoleDispatcher)
+	RoleReleaser   = string(kafka.RoleReleaser)
+	RoleRouter     = string(kafka.RoleRouter)
 )
 
 // ErrRefused is in the chain of an error of Run that trying again does not mend:
@@ -184,9 +183,9 @@ func initialOffset(setting string) consume.InitialOffset {
 	return consume.InitialOffset(setting)
 }
 
-func (a *App) consumeConfig(name string, topics []string, start func(*consume.Assignment) consume.Intake) consume.Config {
+func (a *App) consumeConfig(role string, topics []string, start func(*consume.Assignment) consume.Intake) consume.Config {
 	return consume.Config{
-		Kafka: a.kafka, Group: a.names.Group(name), Topics: topics,
+		Kafka: a.kafka, Group: a.names.Group(role), Topics: topics,
 		InitialOffset: initialOffset(a.cfg.InitialOffset), GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
 		SessionTimeout: a.cfg.Kafka.SessionTimeout, CommitInterval: a.cfg.Dispatcher.CommitInterval,
 		DrainBudget: a.cfg.Dispatcher.DrainBudget, Start: start, Logger: a.log,
@@ -200,7 +199,7 @@ func (a *App) Run(ctx context.Context) error {
 	if a.reader != nil {
 		defer a.reader.Close() // last: lanes read what is held until they have ended
 	}
-	stopServing, err := a.serveHTTP()
+	stopServing, err := a.serveHTTP(ctx)
 	if err != nil {
 		a.closeWriter(ctx)
 		return err
@@ -326,6 +325,3 @@ func (a *App) Load() dispatcher.Load {
 	}
 	return a.dispatch.Load()
 }
-
-// Handler serves what the process has on its HTTP address.
-func (a *App) Handler() http.Handler { return a.handler() }

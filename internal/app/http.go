@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 )
 
-func (a *App) handler() http.Handler {
+// Handler serves what the process has on its HTTP address: /metrics, /healthz and
+// /readyz.
+func (a *App) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", a.metrics.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -44,32 +47,35 @@ func (a *App) debugHandler() http.Handler {
 }
 
 // serveHTTP listens on the addresses of the configuration; an empty one is none.
-func (a *App) serveHTTP() (stop func(), err error) {
+// Nothing is served any more when stop has returned.
+func (a *App) serveHTTP(ctx context.Context) (stop func(), err error) {
 	var servers []*http.Server
+	var wg sync.WaitGroup
 	stop = func() {
 		for _, s := range servers {
 			_ = s.Close()
 		}
+		wg.Wait()
 	}
 	for _, l := range []struct {
 		key, addr string
 		handler   http.Handler
-	}{{"http.addr", a.cfg.HTTP.Addr, a.handler()}, {"http.debug_addr", a.cfg.HTTP.DebugAddr, a.debugHandler()}} {
+	}{{"http.addr", a.cfg.HTTP.Addr, a.Handler()}, {"http.debug_addr", a.cfg.HTTP.DebugAddr, a.debugHandler()}} {
 		if l.addr == "" {
 			continue
 		}
-		ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", l.addr) //nolint:forbidigo // returns at once
+		ln, err := (&net.ListenConfig{}).Listen(context.WithoutCancel(ctx), "tcp", l.addr)
 		if err != nil {
 			stop()
 			return nil, fmt.Errorf("%w: %s = %s: %w; choose another address, or end the process that has it", ErrRefused, l.key, l.addr, err)
 		}
 		s := &http.Server{Handler: l.handler, ReadHeaderTimeout: 5 * time.Second}
 		servers = append(servers, s)
-		go func() {
+		wg.Go(func() {
 			if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 				a.log.Error("HTTP server ended", "addr", l.addr, "err", err)
 			}
-		}()
+		})
 	}
 	return stop, nil
 }

@@ -43,10 +43,7 @@ func (a *App) addReleaser(fx *effects, parker *retrytopics.Parker) error {
 	r, err := retrytopics.NewReleaser(retrytopics.ReleaserConfig{
 		Kafka: a.kafka, Writer: a.writer, Parker: parker, DeadLetter: fx,
 		DeliveriesPartitions: fx.partitions, Hooks: []retrytopics.Hook{tierHooks{a}}, Logger: a.log,
-		Consume: consume.Config{
-			SessionTimeout: a.cfg.Kafka.SessionTimeout, GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
-			CommitInterval: a.cfg.Dispatcher.CommitInterval,
-		},
+		Consume: a.consumeConfig(RoleReleaser, nil, nil), // it chooses its topics itself
 	})
 	if err != nil {
 		return err
@@ -79,7 +76,6 @@ type tierHooks struct{ app *App }
 func (h tierHooks) OnParked(tier time.Duration)     { h.app.metrics.Parked(schemas.TierLabel(tier)) }
 func (h tierHooks) OnReleased(late time.Duration)   { h.app.metrics.Released(late) }
 func (h tierHooks) OnSkew(ahead time.Duration)      { h.app.metrics.Skew(ahead) }
-func (h tierHooks) OnClockJump(by time.Duration)    { h.app.log.Warn("the wall clock jumped", "by", by) }
 func (h tierHooks) OnHeld(records int, bytes int64) { h.app.metrics.NearDue(records, bytes) }
 
 // startRetry is the pause between two tries to check the topics.
@@ -119,16 +115,17 @@ func (a *App) checkTopics(ctx context.Context) error {
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	roles := make([]kafka.Role, len(a.loops))
-	for i, r := range a.loops {
-		roles[i] = kafka.Role(r.name)
+	var roles []kafka.Role
+	for _, name := range a.roles() {
+		roles = append(roles, kafka.Role(name))
 	}
-	checked, err := kafka.Check(ctx, cl, a.cfg.TopicsConfig(), roles...)
-	if err == nil && checked.Partitions != int32(a.cfg.Topics.Partitions) { //nolint:gosec // checked by config
+	topics := a.cfg.TopicsConfig()
+	checked, err := kafka.Check(ctx, cl, topics, roles...)
+	if err == nil && checked.Partitions != topics.Partitions {
 		err = &kafka.CheckError{Differences: []kafka.Difference{{
 			Topic: a.names.Deliveries(), Kind: kafka.KindPartitions, ByHand: true,
 			Why:  "topics.partitions says so; set it to what is there, or stop all processes and raise all topics",
-			Have: fmt.Sprint(checked.Partitions), Want: fmt.Sprint(a.cfg.Topics.Partitions),
+			Have: fmt.Sprint(checked.Partitions), Want: fmt.Sprint(topics.Partitions),
 		}}}
 	}
 	return err
