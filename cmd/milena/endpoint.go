@@ -15,7 +15,7 @@ func (p *program) endpointCommand() *cobra.Command {
 	return group("endpoint", "Create, look at and change endpoints",
 		"  milena endpoint create --url https://example.com/hook --event-types 'order.*'\n  milena endpoint list",
 		p.endpointCreateCommand(), p.endpointListCommand(), p.endpointGetCommand(), p.endpointUpdateCommand(), p.endpointDeleteCommand(),
-		p.endpointEnableCommand(), p.endpointDisableCommand(), p.endpointRotateCommand(), p.endpointTestCommand())
+		p.endpointEnableCommand(), p.endpointDisableCommand(), p.endpointRotateCommand(), p.endpointTestCommand(), p.endpointExplainCommand())
 }
 
 // endpointVerb is a command on endpoints: settings, --timeout and --json.

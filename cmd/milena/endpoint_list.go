@@ -5,18 +5,22 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/milena-project/milena/internal/health"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/schemas"
 )
 
 func (p *program) endpointListCommand() *cobra.Command {
 	var tenant string
+	var failing bool
 	cmd := &cobra.Command{Use: "list", Args: cobra.NoArgs, Short: "List endpoints",
-		Example: "  milena endpoint list --tenant shop\n  milena endpoint list --json | jq -r .url"}
+		Example: "  milena endpoint list --tenant shop\n  milena endpoint list --failing\n  milena endpoint list --json | jq -r .url"}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
+	cmd.Flags().BoolVar(&failing, "failing", false, "only those in trouble, and what it is: failing, paused, on hold, switched off")
 	return p.endpointVerb(cmd, func(e *endpointRun, _ []string) error {
 		var list []*schemas.Endpoint
 		err := e.with(false, func(ctx context.Context, a *registry.Admin) (err error) {
@@ -25,6 +29,9 @@ func (p *program) endpointListCommand() *cobra.Command {
 		})
 		if err != nil {
 			return err
+		}
+		if failing {
+			return e.listFailing(list, tenant)
 		}
 		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 		shown := 0
@@ -49,6 +56,51 @@ func (p *program) endpointListCommand() *cobra.Command {
 		}
 		return w.Flush()
 	})
+}
+
+// listFailing shows the endpoints in trouble, each with its reasons.
+func (e *endpointRun) listFailing(list []*schemas.Endpoint, tenant string) error {
+	s, err := e.connect(e.cmd, e.timeout)
+	if err != nil {
+		return err
+	}
+	var trouble map[string]schemas.Health
+	err = s.within(e.cmd.Context(), func(ctx context.Context) (err error) {
+		trouble, err = s.failing(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	shown := 0
+	for _, ep := range list {
+		h, ok := trouble[ep.ID]
+		if !ok || ep.State == schemas.StateDeleted || (e.cmd.Flags().Changed("tenant") && ep.Tenant != tenant) {
+			continue
+		}
+		shown++
+		c := health.Case{Endpoint: ep, Health: &h, Owned: true, Now: time.Now()}
+		why := c.Explain()
+		if e.json {
+			line := struct {
+				Endpoint endpointView   `json:"endpoint"`
+				Health   schemas.Health `json:"health"`
+				Why      []string       `json:"why"`
+			}{view(ep), h, why}
+			if err := e.writeJSON(line); err != nil {
+				return err
+			}
+			continue
+		}
+		e.printf("%s  %s\n", ep.ID, safe(ep.URL))
+		for _, text := range why {
+			e.printf("  %s\n", safe(text))
+		}
+	}
+	if shown == 0 && !e.json {
+		e.notef("no endpoint is in trouble")
+	}
+	return nil
 }
 
 func dash(s string) string {

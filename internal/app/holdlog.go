@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/milena-project/milena/dispatcher"
+	"github.com/milena-project/milena/internal/health"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
@@ -30,9 +31,14 @@ type holdLog struct {
 //	owns the partition appends to hold: beyond our HoldEnd, ignored; it writes health:
 //	not under the last claim, ignored] → read health up to the claim
 func (h *holdLog) TakeOver(ctx context.Context, partition int32, owned func() bool) (dispatcher.Takeover, error) {
-	view := healthView{records: map[string]*schemas.Health{}}
-	end, err := h.readHealth(ctx, partition, 0, -1, &view)
+	var view health.View
+	topic := h.names.Health()
+	ends, err := h.reader.HighWatermarks(ctx, topic)
 	if err != nil {
+		return dispatcher.Takeover{}, err
+	}
+	end := ends[partition]
+	if err := view.ReadTo(ctx, h.reader, topic, partition, 0, end); err != nil {
 		return dispatcher.Takeover{}, err
 	}
 	holdEnds, err := h.reader.HighWatermarks(ctx, h.names.Hold())
@@ -42,20 +48,20 @@ func (h *holdLog) TakeOver(ctx context.Context, partition int32, owned func() bo
 	if !owned() {
 		return dispatcher.Takeover{}, errNotOwner
 	}
-	claim := schemas.ClaimRecord{Epoch: view.epoch + 1, HoldEnd: holdEnds[partition], Process: h.process}
-	claim.Earlier = view.needed(claim.HoldEnd)
+	claim := schemas.ClaimRecord{Epoch: view.Epoch() + 1, HoldEnd: holdEnds[partition], Process: h.process}
+	claim.Earlier = view.Needed(claim.HoldEnd)
 	number, err := h.writeClaim(ctx, partition, claim)
 	if err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	if _, err := h.readHealth(ctx, partition, end, number+1, &view); err != nil {
+	if err := view.ReadTo(ctx, h.reader, topic, partition, end, number+1); err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	if !view.last(number) {
+	if !view.Last(number) {
 		return dispatcher.Takeover{}, errClaimed
 	}
-	h.forgetClaims(partition, view.oldKeys())
-	return dispatcher.Takeover{Claim: number, Claims: view.claims, Health: view.valid()}, nil
+	h.forgetClaims(partition, view.OldKeys())
+	return dispatcher.Takeover{Claim: number, Claims: view.Claims(), Health: view.Endpoints()}, nil
 }
 
 var (
@@ -69,28 +75,6 @@ func (h *holdLog) forgetClaims(partition int32, keys [][]byte) {
 		h.write(kafka.Message{Topic: h.names.Health(), Partition: partition, Key: key}, func() {}, func() {})
 	}
 }
-
-// readHealth reads from an offset to the end (to < 0) or to to, and returns where it
-// ended.
-func (h *holdLog) readHealth(ctx context.Context, partition int32, from, to int64, view *healthView) (int64, error) {
-	topic := h.names.Health()
-	if to < 0 {
-		ends, err := h.reader.HighWatermarks(ctx, topic)
-		if err != nil {
-			return 0, err
-		}
-		to = ends[partition]
-	}
-	err := h.reader.ReadForwards(ctx, topic, partition, from, to, healthChunk, func(recs []schemas.Record) error {
-		for i := range recs {
-			view.add(&recs[i])
-		}
-		return nil
-	})
-	return to, err
-}
-
-const healthChunk = 1 << 20 // bytes
 
 func (h *holdLog) writeClaim(ctx context.Context, partition int32, claim schemas.ClaimRecord) (int64, error) {
 	value, err := json.Marshal(claim)

@@ -1,4 +1,4 @@
-package app
+package health
 
 import (
 	"encoding/json"
@@ -11,11 +11,7 @@ import (
 // healthTopic writes one partition of health as processes would.
 type healthTopic struct {
 	offset int64
-	view   healthView
-}
-
-func newHealthTopic() *healthTopic {
-	return &healthTopic{view: healthView{records: map[string]*schemas.Health{}}}
+	view   View
 }
 
 func (h *healthTopic) claim(epoch, holdEnd int64, earlier ...schemas.Claim) int64 {
@@ -33,46 +29,46 @@ func (h *healthTopic) health(claim int64, id string, next int64) {
 func (h *healthTopic) add(rec schemas.Record) int64 {
 	rec.Offset = h.offset
 	h.offset++
-	h.view.add(&rec)
+	h.view.Add(&rec)
 	return rec.Offset
 }
 
 func TestHealthUnderAnOlderClaimIsIgnored(t *testing.T) {
-	h := newHealthTopic()
+	h := &healthTopic{}
 	old := h.claim(1, 0)
 	h.health(old, "e", 4)
 	now := h.claim(2, 10)
 	h.health(now, "e", 6)
 	h.health(old, "e", 9)
-	if next := *h.view.valid()["e"].Next; next != 6 {
+	if next := *h.view.Endpoints()["e"].Next; next != 6 {
 		t.Errorf("next %d, want 6 of the last claim", next)
 	}
 }
 
 func TestAClaimThatDidNotKnowOfTheOneBeforeItDoesNotCount(t *testing.T) {
-	h := newHealthTopic()
+	h := &healthTopic{}
 	h.claim(1, 0)
 	now := h.claim(2, 10)
 	late := h.claim(2, 5) // of a process that stood still since it read the first
 	h.health(late, "e", 9)
 	h.health(now, "e", 6)
-	if !h.view.last(now) || h.view.last(late) {
+	if !h.view.Last(now) || h.view.Last(late) {
 		t.Error("the late claim counts")
 	}
-	if next := *h.view.valid()["e"].Next; next != 6 {
+	if next := *h.view.Endpoints()["e"].Next; next != 6 {
 		t.Errorf("next %d, want 6 of the claim that counts", next)
 	}
-	if next := h.claim(3, 20); !h.view.last(next) {
+	if next := h.claim(3, 20); !h.view.Last(next) {
 		t.Error("a claim that knew of the last does not count")
 	}
 }
 
 func TestOldClaimsAreForgottenExceptTheLast(t *testing.T) {
-	h := newHealthTopic()
+	h := &healthTopic{}
 	for i := range int64(keptClaims + 3) {
 		h.claim(i+1, i)
 	}
-	if n := len(h.view.oldKeys()); n != 3 {
+	if n := len(h.view.OldKeys()); n != 3 {
 		t.Errorf("%d keys to forget, want 3", n)
 	}
 }

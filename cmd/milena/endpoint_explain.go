@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/milena-project/milena/internal/app"
+	"github.com/milena-project/milena/internal/attempts"
+	"github.com/milena-project/milena/internal/health"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/schemas"
+)
+
+func (p *program) endpointExplainCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "explain ID", Args: cobra.ExactArgs(1),
+		Short: "Say why nothing, or little, is sent to an endpoint now",
+		Long: `Say why nothing, or little, is sent to an endpoint now: its configuration, what the owner of its
+partition knows of its trouble (from Kafka, also when every process is dead), who that owner is, and
+its last five attempts. What happens in the owner at this moment is at /debug/lanes/ID of that process.`,
+		Example: "  milena endpoint explain shop-42"}
+	return p.endpointVerb(cmd, func(e *endpointRun, args []string) error { return e.explain(args[0]) })
+}
+
+// explained is what `endpoint explain --json` prints.
+type explained struct {
+	Endpoint  endpointView       `json:"endpoint"`
+	Why       []string           `json:"why"`
+	Partition int32              `json:"partition"`
+	Owner     *kafka.GroupMember `json:"owner"` // null: none
+	Process   string             `json:"process,omitempty"`
+	Health    *schemas.Health    `json:"health"` // null: no trouble is known
+	Attempts  []schemas.Attempt  `json:"attempts"`
+}
+
+// lastShown is how many attempts explain shows.
+const lastShown = 5
+
+func (e *endpointRun) explain(id string) error {
+	var ep *schemas.Endpoint
+	err := e.with(false, func(ctx context.Context, a *registry.Admin) (err error) {
+		ep, err = a.Get(ctx, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s, err := e.connect(e.cmd, e.timeout)
+	if err != nil {
+		return err
+	}
+	out := explained{Endpoint: view(ep)}
+	c := health.Case{Endpoint: ep, Now: time.Now()}
+	err = s.within(e.cmd.Context(), func(ctx context.Context) error { return s.learn(ctx, &out, &c) })
+	if err != nil {
+		return err
+	}
+	out.Why, out.Health, out.Attempts = c.Explain(), c.Health, c.Last
+	if e.json {
+		return e.writeJSON(out)
+	}
+	return e.showExplained(&out)
+}
+
+// learn asks Kafka for what is known of one endpoint.
+func (s *session) learn(ctx context.Context, out *explained, c *health.Case) error {
+	id, names := c.Endpoint.ID, schemas.Names{Prefix: s.Prefix}
+	r, err := kafka.NewReader(s.kafka, kafka.WithRetryFor(s.timeout))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	ends, err := r.HighWatermarks(ctx, names.Health())
+	if err != nil {
+		return err
+	}
+	out.Partition = kafka.Partition([]byte(id), int32(len(ends))) //nolint:gosec // a number of partitions
+	v, err := health.Read(ctx, r, names.Health(), out.Partition)
+	if err != nil {
+		return err
+	}
+	out.Process = v.Owner()
+	if h, ok := v.Endpoints()[id]; ok {
+		c.Health = &h
+	}
+	cl, err := s.kafka.NewClient()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	out.Owner, err = kafka.PartitionOwner(ctx, cl, names.Group(app.RoleDispatcher), names.Deliveries(), out.Partition)
+	if err != nil {
+		return err
+	}
+	c.Owned = out.Owner != nil
+	log, err := attempts.Open(s.kafka, s.timeout)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	end, err := log.End(ctx)
+	if err != nil {
+		return err
+	}
+	c.Last, _, err = log.Last(ctx, attempts.Filter{Endpoint: id}, end, lastShown)
+	return err
+}
+
+func (e *endpointRun) showExplained(x *explained) error {
+	e.printf("endpoint %s  %s\n", x.Endpoint.ID, safe(x.Endpoint.URL))
+	for _, why := range x.Why {
+		e.printf("  %s\n", safe(why))
+	}
+	owner := "owned by nobody"
+	if x.Owner != nil {
+		owner = "owned by " + safe(x.Owner.ClientID+" at "+x.Owner.Host)
+		if x.Process != "" {
+			owner += ", claimed by " + safe(x.Process)
+		}
+	}
+	e.printf("partition %d, %s\n", x.Partition, owner)
+	if len(x.Attempts) == 0 {
+		e.printf("no attempts are in the log\n")
+		return nil
+	}
+	e.printf("last attempts:\n")
+	style := attempts.Style{Color: isTerminal(e.out), Now: time.Now()}
+	for i := range x.Attempts {
+		if _, err := io.WriteString(e.out, fmt.Sprintf("  %s\n", style.Line(&x.Attempts[i]))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failing reads what owners wrote of all endpoints in trouble.
+func (s *session) failing(ctx context.Context) (map[string]schemas.Health, error) {
+	names := schemas.Names{Prefix: s.Prefix}
+	r, err := kafka.NewReader(s.kafka, kafka.WithRetryFor(s.timeout))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	ends, err := r.HighWatermarks(ctx, names.Health())
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]schemas.Health{}
+	for p := range ends {
+		v, err := health.Read(ctx, r, names.Health(), int32(p)) //nolint:gosec // a partition
+		if err != nil {
+			return nil, err
+		}
+		for id, h := range v.Endpoints() {
+			all[id] = h
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/internal/testkit"
+)
+
+func TestExplainSaysWhyNothingIsSent(t *testing.T) {
+	env := registered(t)
+	receiver := testkit.NewReceiver(t)
+	receiver.Script("/down", testkit.Status(500))
+	receiver.Script("/busy", testkit.Always(testkit.Answer{Status: 429, Header: http.Header{"Retry-After": {"600"}}}))
+	receiver.Script("/refuses", testkit.Status(401))
+	for _, id := range []string{"down", "busy", "refuses", "well", "off"} {
+		must(t, env, "endpoint", "create", "--id", id, "--url", receiver.URL("/"+id))
+	}
+	must(t, env, "endpoint", "disable", "off", "--reason", "asked for")
+	if out := must(t, env, "endpoint", "explain", "well"); !strings.Contains(out, "no process owns its partition") || !strings.Contains(out, "owned by nobody") {
+		t.Errorf("%s", out)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	code := make(chan int)
+	go func() {
+		p := &program{in: strings.NewReader(""), out: io.Discard, err: io.Discard, environ: env}
+		code <- p.run(ctx, []string{"serve", "--http-addr", "127.0.0.1:0", "--initial-offset", "earliest"})
+	}()
+	for id, n := range map[string]string{"down": "20", "busy": "3", "refuses": "1", "well": "1"} {
+		must(t, env, "send", "--endpoint", id, "--data", "{}", "--count", n)
+	}
+	explains := func(id string, parts ...string) {
+		t.Helper()
+		testkit.Eventually(t, time.Minute, func() string {
+			out := must(t, env, "endpoint", "explain", id)
+			for _, part := range parts {
+				if !strings.Contains(out, part) {
+					return out + "\nlacks " + part
+				}
+			}
+			return ""
+		})
+	}
+	explains("down", "its breaker is open until", "on hold", "failing since", "status 500", "owned by", "last attempts:", "500")
+	explains("busy", "paused until", "it answered 429")
+	explains("refuses", "401, the signature is probably not accepted")
+	explains("well", "nothing stands in the way", "owned by")
+	explains("off", "disabled by its configuration", "asked for")
+	if out := must(t, env, "endpoint", "explain", "down", "--json"); !strings.Contains(out, `"why":[`) || !strings.Contains(out, `"open_until"`) {
+		t.Errorf("%s", out)
+	}
+	out := must(t, env, "endpoint", "list", "--failing")
+	if !strings.Contains(out, "down  http") || !strings.Contains(out, "busy  http") || strings.Contains(out, "well  http") {
+		t.Errorf("%s", out)
+	}
+	stop()
+	if c := <-code; c != exitDone {
+		t.Errorf("exit %d", c)
+	}
+	// Also when every process is dead.
+	explains("down", "no process owns its partition", "failing since")
+}

@@ -1,0 +1,113 @@
+package health
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Case is what is known of an endpoint when somebody asks why nothing, or little, is
+// sent to it.
+type Case struct {
+	Endpoint *schemas.Endpoint
+	Health   *schemas.Health   // nil: the owner of its partition knows of no trouble
+	Owned    bool              // a process of the dispatcher's group owns its partition
+	Last     []schemas.Attempt // of its last attempts, the newest last
+	Now      time.Time
+}
+
+// Explain says in sentences what stands in the way, the most decisive first; one
+// sentence says that nothing does.
+func (c *Case) Explain() []string {
+	var why []string
+	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	ep := c.Endpoint
+	switch ep.State {
+	case schemas.StateDeleted:
+		say("it was deleted %s: what comes for it ends as dead letters endpoint_deleted", at(ep.UpdatedAt))
+		return why
+	case schemas.StateDisabled:
+		say("it is disabled by its configuration since %s%s: what comes for it ends as dead letters endpoint_disabled; milena endpoint enable %s, then milena dlq replay --endpoint %s --reason endpoint_disabled",
+			at(ep.UpdatedAt), reason(ep.Reason), ep.ID, ep.ID)
+	}
+	if !c.Owned {
+		say("no process owns its partition: is a dispatcher running?")
+	}
+	c.trouble(say)
+	if r := ep.RateLimit; r != nil {
+		say("it gets at most %g a second, burst %d", r.Rate, r.Burst)
+	}
+	if n := len(c.Last); n > 0 {
+		if hint := Hint(&c.Last[n-1]); hint != "" {
+			say("%s", hint)
+		}
+	}
+	if len(why) == 0 {
+		say("nothing stands in the way: what comes for it is sent at once")
+	}
+	return why
+}
+
+// trouble explains the owner's record.
+func (c *Case) trouble(say func(string, ...any)) {
+	h := c.Health
+	if h == nil {
+		return
+	}
+	if h.Held > 0 || h.Next != nil {
+		say("%d deliveries were on hold at %s; they are sent in their order, before what comes after them", h.Held, at(time.UnixMilli(h.Written)))
+	}
+	if c.Endpoint.Version > h.Version {
+		say("its configuration is newer than its trouble: its breaker closes and its pause ends within seconds")
+		return
+	}
+	if p := h.Paused; p != nil && p.Until.After(c.Now) {
+		say("paused until %s: it answered %d with Retry-After; milena endpoint enable %s ends it", at(p.Until), p.Status, c.Endpoint.ID)
+	}
+	e := h.Since
+	if e == nil {
+		return
+	}
+	switch {
+	case e.DisabledVersion >= c.Endpoint.Version && e.DisabledVersion > 0:
+		say("switched off %s: %s; milena endpoint enable %s", at(e.DisabledAt), e.DisabledReason, c.Endpoint.ID)
+	case e.OpenUntil.After(c.Now):
+		say("its breaker is open until %s, opening %d in a row; then one delivery is sent as a probe", at(e.OpenUntil), e.BreakerStep)
+	case e.BreakerStep > 0 && !e.OpenUntil.IsZero():
+		say("its breaker was open until %s: the next delivery is a probe", at(e.OpenUntil))
+	}
+	if e.Attempts > 0 {
+		say("failing since %s, %d attempts; the last: %s", at(e.FailingSince), e.Attempts, failure(e))
+	}
+}
+
+// Hint says what an attempt's answer probably means; empty: it explains itself.
+func Hint(a *schemas.Attempt) string {
+	switch a.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Sprintf("rejected by the receiver: %d, the signature is probably not accepted; milena signature verify tells why", a.Status)
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return fmt.Sprintf("rejected by the receiver: %d, the path of the URL is probably wrong", a.Status)
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return fmt.Sprintf("the receiver answers %d; redirects are not followed, register the URL that it leads to", a.Status)
+	}
+	return ""
+}
+
+func failure(e *schemas.Episode) string {
+	if e.LastClass != "" {
+		return string(e.LastClass) + reason(e.LastError)
+	}
+	return fmt.Sprintf("status %d", e.LastStatus)
+}
+
+func reason(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
