@@ -44,6 +44,7 @@ type App struct {
 	follower *registry.Follower
 	dispatch *dispatcher.Dispatcher // nil: not a role of this process
 	loops    []role
+	owned    owned // by the dispatcher
 
 	mu    sync.Mutex
 	notUp error // why not ready: start-up has not ended, or shutdown has begun; guarded by mu
@@ -219,6 +220,7 @@ func (a *App) Run(ctx context.Context) error {
 	})
 	if a.dispatch != nil {
 		wg.Go(func() { a.dispatch.Run(support) })
+		wg.Go(func() { a.countLetters(support) })
 	}
 	defer a.closeWriter(support)
 	if err := a.awaitStart(ctx, refused); err != nil {

@@ -16,6 +16,7 @@ import (
 // assign begins the dispatcher's work on a partition. An assignment that ends
 // before its takeover is through takes nothing in.
 func (a *App) assign(as *consume.Assignment) consume.Intake {
+	a.owned.add(as)
 	if p := a.dispatch.Assign(as.Context(), as.Partition().Partition, as); p != nil {
 		return p
 	}

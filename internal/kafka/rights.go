@@ -32,7 +32,7 @@ func rightsOf(c TopicsConfig, role Role, tiers []string) []right {
 	var read, write []string
 	switch role {
 	case RoleDispatcher:
-		read = []string{n.Deliveries(), n.Hold(), n.Health(), n.Endpoints()}
+		read = []string{n.Deliveries(), n.Hold(), n.Health(), n.Endpoints(), n.DLQ()} // dlq: to count what is open
 		// deliveries: what a producer put into the wrong partition is forwarded
 		write = append([]string{n.Deliveries(), n.Hold(), n.DLQ(), n.Attempts(), n.Health(), n.Notices()}, tiers...)
 	case RoleReleaser:

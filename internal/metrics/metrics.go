@@ -40,6 +40,9 @@ type Metrics struct {
 	skew          prometheus.Gauge
 	nearRecords   prometheus.Gauge
 	nearBytes     prometheus.Gauge
+	openLetters   *prometheus.GaugeVec
+	oldestLetter  prometheus.Gauge
+	letterLeft    prometheus.Gauge
 }
 
 // seconds are buckets from a millisecond to a minute.
@@ -110,6 +113,16 @@ func New(version string) *Metrics {
 		nearBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "milena_near_due_bytes", Help: "Bytes of those. Sum over processes.",
 		}),
+		openLetters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "milena_dlq_open_letters",
+			Help: "Dead letters that nobody has replayed or discarded, by reason, in the partitions that this process owns, as it last counted them. Sum over processes.",
+		}, []string{"reason"}),
+		oldestLetter: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "milena_dlq_oldest_open_timestamp_seconds", Help: "When the oldest of those was written; 0 where there is none. Smallest over processes, without the zeros.",
+		}),
+		letterLeft: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "milena_dlq_oldest_open_expires_timestamp_seconds", Help: "When the topic's retention deletes it; 0 where there is none, or never. Smallest over processes, without the zeros.",
+		}),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "milena_build_info", Help: "1, with the version of this process.",
@@ -118,7 +131,7 @@ func New(version string) *Metrics {
 	info.Set(1)
 	m.Registry.MustRegister(info, m.attempts, m.attemptTime, m.dispatchDelay, m.dead, m.duplicates, m.misrouted,
 		m.interrupted, m.parked, m.released, m.releaseLate, m.held, m.holdRead,
-		m.breakers, m.routed, m.fannedOut, m.unmatched, m.skew, m.nearRecords, m.nearBytes,
+		m.breakers, m.routed, m.fannedOut, m.unmatched, m.skew, m.nearRecords, m.nearBytes, m.openLetters, m.oldestLetter, m.letterLeft,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -212,4 +225,20 @@ func (m *Metrics) Skew(ahead time.Duration) { m.skew.Set(ahead.Seconds()) }
 func (m *Metrics) NearDue(records int, bytes int64) {
 	m.nearRecords.Set(float64(records))
 	m.nearBytes.Set(float64(bytes))
+}
+
+// OpenLetters notes what was counted in dlq. A zero time is none, or never.
+func (m *Metrics) OpenLetters(byReason map[schemas.Reason]int64, oldest, expires time.Time) {
+	for _, reason := range schemas.Reasons { // also those that are gone
+		m.openLetters.WithLabelValues(string(reason)).Set(float64(byReason[reason]))
+	}
+	m.oldestLetter.Set(unix(oldest))
+	m.letterLeft.Set(unix(expires))
+}
+
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
 }

@@ -1,0 +1,38 @@
+package dlq
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+func TestFiguresCountWhatIsOpen(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3")
+	w.many(30, "ep_1", "ep_2", "ep_3")
+	w.die(w.delivery("ep_1"), schemas.ReasonGone, time.Now())
+	w.bury(w.written[0])
+	w.flush()
+	f, err := w.store.Figures(w.ctx(), []int32{0, 1, 2, 3, 99})
+	if err != nil || f.Open[schemas.ReasonExhausted] != 29 || f.Open[schemas.ReasonGone] != 1 || time.Since(f.Oldest) > time.Minute {
+		t.Errorf("%+v %v", f, err)
+	}
+	only, err := w.store.Figures(w.ctx(), []int32{partitionOf("ep_1")})
+	if err != nil || only.Open[schemas.ReasonGone] != 1 || only.Open[schemas.ReasonExhausted] >= 29 {
+		t.Errorf("%+v %v", only, err)
+	}
+	ctx, cancel := context.WithCancel(w.ctx())
+	got := make(chan Figures, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.store.Watch(ctx, func() []int32 { return []int32{0, 1, 2, 3} }, func(f Figures) { got <- f })
+	}()
+	if f := <-got; f.Open[schemas.ReasonExhausted] != 29 {
+		t.Errorf("%+v", f)
+	}
+	cancel()
+	<-done
+}
