@@ -48,6 +48,10 @@ func (a Applied) String() string {
 	}
 	var b strings.Builder
 	for _, r := range a {
+		if r.Outcome == Done && r.Kind == KindMissing {
+			fmt.Fprintf(&b, "made: %s (%s)\n", r.Topic, r.Why)
+			continue
+		}
 		fmt.Fprintf(&b, "%s: %s\n", r.Outcome, r.Difference)
 		if r.Err != "" {
 			fmt.Fprintf(&b, "    %s\n", r.Err)

@@ -98,7 +98,7 @@ func (c Config) Opts() ([]kgo.Opt, error) {
 		kgo.SeedBrokers(brokers...),
 		kgo.ClientID(c.ClientID),
 		kgo.SoftwareNameAndVersion("milena", "1"),
-		kgo.WithLogger(kslog.New(c.Logger)),
+		kgo.WithLogger(quieter{kslog.New(c.Logger)}),
 		kgo.Dialer(dial),
 		// A topic that is made while we run, or a partition that moved without
 		// telling us, is seen within a minute even if nothing fails.
@@ -113,6 +113,26 @@ func (c Config) Opts() ([]kgo.Opt, error) {
 		opts = append(opts, kgo.WithHooks(c.Hooks...))
 	}
 	return opts, nil
+}
+
+// quieter takes what kgo calls info for debug: it is a line for each step of each
+// rebalance and of each metadata update, and buries what Milena itself has to say.
+type quieter struct{ kgo.Logger }
+
+// Level implements kgo.Logger.
+func (q quieter) Level() kgo.LogLevel {
+	if level := q.Logger.Level(); level != kgo.LogLevelInfo {
+		return level
+	}
+	return kgo.LogLevelWarn
+}
+
+// Log implements kgo.Logger.
+func (q quieter) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	if level == kgo.LogLevelInfo {
+		level = kgo.LogLevelDebug
+	}
+	q.Logger.Log(level, msg, keyvals...)
 }
 
 // backoff is the pause before a request is tried again: 100 ms, doubled up to a
