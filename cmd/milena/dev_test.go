@@ -97,6 +97,25 @@ func TestDevEndsCleanlyWhenItIsInterrupted(t *testing.T) {
 	}
 }
 
+func TestDevNamesItsFlagForATakenPortBeforeItMakesAnything(t *testing.T) {
+	inDir(t)
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	addr := srv.Listener.Addr().String()
+	res := run(t, "", nil, "dev", "--kafka-addr", "127.0.0.1:0", "--http-addr", addr)
+	if res.code != exitFailed || res.out != "" || !strings.Contains(res.err, addr+" is in use by another program; give another address with --http-addr") {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestDevSaysHowItsOtherDirectoryIsFound(t *testing.T) {
+	inDir(t)
+	res := run(t, "", nil, devArgs("--events", "1", "--exit", "--data-dir", "other")...)
+	if res.code != exitDone || !strings.Contains(res.out, `export MILENA_CONFIG="other/milena.yaml"`) {
+		t.Fatalf("%+v", res)
+	}
+}
+
 func TestMistakesInUsageOfDev(t *testing.T) {
 	inDir(t)
 	for args, want := range map[string]string{

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -102,6 +104,9 @@ func Run(ctx context.Context, c Config) error {
 	if err := d.configure(); err != nil {
 		return err
 	}
+	if err := probeHTTP(d.loaded.HTTP.Addr); err != nil {
+		return err
+	}
 	if err := d.applyTopics(ctx); err != nil {
 		return err
 	}
@@ -150,6 +155,22 @@ func (d *dev) configure() (err error) {
 	}
 	d.kafka = d.loaded.KafkaConfig(slog.New(slog.DiscardHandler))
 	return nil
+}
+
+// probeHTTP finds a taken port before anything is made and said, in the words of
+// dev's own flags.
+func probeHTTP(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	ln, err := net.Listen("tcp", addr) //nolint:noctx // returns at once
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use by another program; give another address with --http-addr", addr)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s for /metrics and /readyz (--http-addr): %w", addr, err)
+	}
+	return ln.Close()
 }
 
 func (d *dev) applyTopics(ctx context.Context) error {

@@ -2,6 +2,8 @@ package devmode
 
 import (
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -124,6 +126,9 @@ func (d *dev) banner(endpoints []endpoint) {
 		d.explainForward(line)
 	}
 	line("In another shell, in this directory:")
+	if dir := d.cfg.DataDir; filepath.Clean(dir) != DefaultDataDir {
+		line("  export MILENA_CONFIG=%s", strconv.Quote(filepath.Join(dir, configName)))
+	}
 	line("  milena endpoint create --url http://localhost:3000/hook")
 	line("  milena send --type payment.captured --data '{\"amount\":1}'")
 	line("  milena attempts --follow")
