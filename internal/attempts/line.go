@@ -33,7 +33,9 @@ func (s Style) Line(a *schemas.Attempt) string {
 	b.WriteString(s.clock(a.Started))
 	word, color := verdict(a)
 	b.WriteString("  " + s.paint(color, fmt.Sprintf("%-11s", word)))
-	fmt.Fprintf(&b, " %-12s %-22s ", text(a.EndpointID, 64), text(a.Type, 48))
+	// A made id is wider than its column: what is too much is taken from the type's.
+	endpoint, kind := text(a.EndpointID, 64), text(a.Type, 48)
+	fmt.Fprintf(&b, " %-12s %-*s ", endpoint, max(0, 22-max(0, len(endpoint)-12)), kind)
 	fmt.Fprintf(&b, "%-9s %8s  %s", answer(a), milliseconds(a.Duration), attemptNumber(a))
 	if next := s.next(a); next != "" {
 		b.WriteString("  " + s.paint(color, next))

@@ -39,6 +39,15 @@ func TestALineSaysWhatHappenedAndWhatComesNext(t *testing.T) {
 	}
 }
 
+func TestALongIDTakesItsRoomFromTheType(t *testing.T) {
+	at := func(id string) int {
+		return strings.Index(Style{Now: noon}.Line(&schemas.Attempt{EndpointID: id, Type: "a.b", Status: 204, Started: noon}), "204")
+	}
+	if short, long := at("shop"), at("ep_esomievdjsforauqckihxsh634"); short != long {
+		t.Errorf("the answer stands at %d and %d", short, long)
+	}
+}
+
 func TestEveryReasonHasASentence(t *testing.T) {
 	for _, r := range schemas.Reasons {
 		if reasons[r] == "" {
