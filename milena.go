@@ -58,9 +58,12 @@ func New(cfg Config) (*Milena, error) {
 	maps.Copy(settings, cfg.Settings)
 	settings["kafka.brokers"] = strings.Join(cfg.Brokers, ",")
 	settings["keyring"] = cfg.KeyRing
-	loaded, err := config.Load(config.Options{Fixed: settings, FixedBy: "milena.Config", FixedOnly: true, NeedBrokers: true})
+	loaded, err := config.Load(config.Options{Fixed: settings, FixedBy: "milena.Config", FixedOnly: true})
 	if err != nil {
 		return nil, err
+	}
+	if len(loaded.Kafka.Brokers) == 0 {
+		return nil, errors.New("milena.Config.Brokers: it is empty; give the brokers to ask first (kafka.brokers), host:port each")
 	}
 	if cfg.KeyRing == "" {
 		return nil, errors.New("milena.Config.KeyRing: it is empty; give the one that endpoints were registered with, or make one: k1:$(openssl rand -base64 32)")

@@ -27,8 +27,11 @@ func TestNewNamesEverySettingThatIsWrong(t *testing.T) {
 }
 
 func TestNewNeedsBrokersAndKeyRing(t *testing.T) {
-	if _, err := milena.New(milena.Config{KeyRing: ring}); err == nil || !strings.Contains(err.Error(), "kafka.brokers") {
+	if _, err := milena.New(milena.Config{KeyRing: ring}); err == nil || !strings.Contains(err.Error(), "milena.Config.Brokers") || strings.Contains(err.Error(), "--brokers") {
 		t.Errorf("without brokers: %v", err)
+	}
+	if _, err := milena.New(milena.Config{Brokers: []string{""}, KeyRing: ring}); err == nil || !strings.Contains(err.Error(), "milena.Config.Brokers") {
+		t.Errorf("with an empty list from the environment: %v", err)
 	}
 	if _, err := milena.New(milena.Config{Brokers: []string{"127.0.0.1:1"}}); err == nil || !strings.Contains(err.Error(), "KeyRing") {
 		t.Errorf("without a key ring: %v", err)

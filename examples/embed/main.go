@@ -1,4 +1,5 @@
-// Embed runs Milena inside a program of your own.
+// Embed runs Milena inside a program of your own. It wants MILENA_KAFKA_BROKERS and
+// MILENA_KEYRING, as milena serve does.
 package main
 
 import (
@@ -16,7 +17,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	m, err := milena.New(milena.Config{
-		Brokers:  strings.Split(os.Getenv("BROKERS"), ","),
+		Brokers:  strings.Split(os.Getenv("MILENA_KAFKA_BROKERS"), ","),
 		KeyRing:  os.Getenv("MILENA_KEYRING"),
 		Settings: map[string]string{"prefix": "webhooks."},
 	})
