@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/milena-project/milena/dlq"
 	"github.com/milena-project/milena/internal/attempts"
 	"github.com/milena-project/milena/schemas"
 )
@@ -47,7 +48,7 @@ func (p *program) attemptsVerb(cmd *cobra.Command, follow bool) *cobra.Command {
 	fs.StringVar(&f.filter.Message, "message", "", "of one event, by its message id (webhook-id), msg_…")
 	fs.StringVar(&f.filter.Subject, "subject", "", "of events with this subject")
 	fs.StringVar(&f.filter.Endpoint, "endpoint", "", "of one endpoint")
-	fs.StringVar(&f.since, "since", "", "not older than a duration (1h) or a time (2026-11-30T12:00:00Z)")
+	fs.StringVar(&f.since, "since", "", "not older: how long ago (1h, 3d) or a time (2026-11-30T12:00:00Z)")
 	fs.BoolVar(&f.filter.Failed, "failed", false, "only those that failed")
 	fs.IntVar(&f.limit, "limit", 100, "at most so many of the past, the newest")
 	fs.BoolVar(&f.follow, "follow", follow, "go on with what comes, until interrupted")
@@ -70,19 +71,13 @@ func (p *program) attemptsVerb(cmd *cobra.Command, follow bool) *cobra.Command {
 	})
 }
 
-// sinceTime reads --since: a time, or how long ago.
+// sinceTime reads --since as the commands on dead letters do: a time, or how long ago.
 func sinceTime(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
+	f, err := dlq.Query{Since: text}.Resolve(now)
 	if err != nil {
-		return t, usage("--since %q: want a duration such as 1h, or a time such as %s", text, now.UTC().Format(time.RFC3339))
+		return time.Time{}, usage("%w", err)
 	}
-	return t, nil
+	return f.Since, nil
 }
 
 func (p *program) showAttempts(ctx context.Context, s *session, f *attemptsFlags) error {

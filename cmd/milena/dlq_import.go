@@ -13,7 +13,7 @@ func (p *program) dlqImportCommand() *cobra.Command {
 	f := &dlqFlags{}
 	var why string
 	var check bool
-	cmd := &cobra.Command{Use: "import FILE", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "import FILE", Args: oneArg("FILE"),
 		Short: "Put exported dead letters back, byte for byte",
 		Long: `Put exported dead letters back, byte for byte. FILE is what milena dlq export or discard wrote, compressed
 or not, or - for standard input. It is read to its end and its checksum compared before anything is

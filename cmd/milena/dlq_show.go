@@ -19,7 +19,7 @@ import (
 func (p *program) dlqShowCommand() *cobra.Command {
 	var curl bool
 	f := &dlqFlags{}
-	cmd := &cobra.Command{Use: "show ID", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "show ID", Args: oneArg("ID"),
 		Short: "Show one dead letter: every death it has died, headers and payload",
 		Long: `Show one dead letter: every death it has died, headers and payload. ID is a delivery id, a message id
 (webhook-id), or an event id. Of a delivery id also what was replayed or discarded is shown, as long as

@@ -55,7 +55,7 @@ func (r *dlqRun) writeSummary(sum *dlq.Summary) error {
 	for _, g := range sum.Groups {
 		endpoints[g.EndpointID] = true
 	}
-	r.printf("%d dead letters of %d endpoints, %s of payload\n", sum.Count, len(endpoints), sizeText(sum.Bytes))
+	r.printf("%s of %s, %s of payload\n", counted(sum.Count, "dead letter"), counted(int64(len(endpoints)), "endpoint"), sizeText(sum.Bytes))
 	return nil
 }
 

@@ -38,3 +38,11 @@ func sizeText(n int64) string {
 	}
 	return strconv.FormatInt(n, 10) + " bytes"
 }
+
+// counted is a number with what is counted.
+func counted(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.FormatInt(n, 10) + " " + thing + "s"
+}

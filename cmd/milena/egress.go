@@ -15,7 +15,7 @@ func (p *program) egressCommand() *cobra.Command {
 
 func (p *program) egressCheckCommand() *cobra.Command {
 	var asJSON bool
-	cmd := settings(&cobra.Command{Use: "check URL", Args: cobra.ExactArgs(1),
+	cmd := settings(&cobra.Command{Use: "check URL", Args: oneArg("URL"),
 		Short:   "Say what would become of a POST to a URL, for each of its addresses, and why; nothing is sent",
 		Long:    "Say what would become of a POST to a URL, for each of its addresses, and why. Nothing is sent.\nExit code 0: it would be sent; 1: it would be refused.",
 		Example: "  milena egress check https://example.com/hook\n  milena egress check http://169.254.169.254/latest"})

@@ -58,8 +58,20 @@ func (f *fields) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.token, "bearer-file", "", "`file` with the token of bearer authentication")
 }
 
+// given reports whether a flag of a field was given.
+func (f *fields) given() bool {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&fields{}).add(own)
+	given := false
+	f.flags.Visit(func(flag *pflag.Flag) { given = given || own.Lookup(flag.Name) != nil })
+	return given
+}
+
 // apply sets the fields whose flags were given.
 func (f *fields) apply(ep *schemas.Endpoint) error {
+	if f.flags.Changed("retry") && f.flags.Changed("schedule") {
+		return usage("--schedule stands in place of the preset's: give one of --retry and --schedule")
+	}
 	f.applySigning(&ep.Signing)
 	f.applyRetry(&ep.Retry)
 	f.applyLimits(ep)
@@ -107,7 +119,9 @@ func (f *fields) applySigning(s *schemas.Signing) {
 }
 
 func (f *fields) applyRetry(r *schemas.Retry) {
-	set(f, "retry", &r.Preset, f.preset)
+	if f.flags.Changed("retry") {
+		r.Preset, r.Schedule = f.preset, nil // a schedule that was left would win
+	}
 	set(f, "final-statuses", &r.FinalStatuses, f.finalStatuses)
 	set(f, "max-age", &r.MaxAge, schemas.Duration(f.maxAge))
 	if f.flags.Changed("schedule") {
@@ -148,6 +162,9 @@ func (f *fields) applyAuth(ep *schemas.Endpoint) error {
 		ep.Auth = &schemas.Auth{Bearer: token}
 	}
 	if !f.flags.Changed("basic-user") {
+		if f.passwordFile != "" {
+			return usage("--basic-password-file needs --basic-user")
+		}
 		return nil
 	}
 	if f.flags.Changed("bearer-file") || f.passwordFile == "" {

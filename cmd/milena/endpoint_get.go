@@ -10,7 +10,7 @@ import (
 )
 
 func (p *program) endpointGetCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "get ID", Args: cobra.ExactArgs(1), Short: "Show one endpoint",
+	cmd := &cobra.Command{Use: "get ID", Args: oneArg("ID"), Short: "Show one endpoint",
 		Example: "  milena endpoint get shop-42"}
 	return p.endpointVerb(cmd, func(e *endpointRun, args []string) error {
 		var ep *schemas.Endpoint

@@ -51,7 +51,11 @@ func (p *program) endpointListCommand() *cobra.Command {
 			shown++
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", ep.ID, dash(ep.Tenant), ep.State, safe(strings.Join(ep.EventTypes, ",")), safe(ep.URL))
 		}
-		if !e.json && shown == 0 {
+		switch {
+		case e.json || shown > 0:
+		case len(list) > 0:
+			e.notef("no endpoint%s; others have %s", ofTenant(tenant), counted(int64(len(list)), "endpoint"))
+		default:
 			e.notef("no endpoints; register one with milena endpoint create --url URL")
 		}
 		return w.Flush()

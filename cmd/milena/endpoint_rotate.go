@@ -11,7 +11,7 @@ import (
 
 func (p *program) endpointRotateCommand() *cobra.Command {
 	var overlap time.Duration
-	cmd := &cobra.Command{Use: "rotate-secret ID", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "rotate-secret ID", Args: oneArg("ID"),
 		Short:   "Make a new secret, printed once; the old one goes on signing for a while",
 		Example: "  milena endpoint rotate-secret shop-42 --overlap 48h"}
 	cmd.Flags().DurationVar(&overlap, "overlap", registry.DefaultOverlap, "how long the old secret signs beside the new one")

@@ -10,7 +10,7 @@ import (
 )
 
 func (p *program) endpointEnableCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "enable ID", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "enable ID", Args: oneArg("ID"),
 		Short:   "Send to it (again); ends an automatic disabling, an open breaker and a pause",
 		Example: "  milena endpoint enable shop-42"}
 	return p.stateVerb(cmd, "enabled", func(ctx context.Context, a *registry.Admin, id string) (*schemas.Endpoint, error) {
@@ -20,7 +20,7 @@ func (p *program) endpointEnableCommand() *cobra.Command {
 
 func (p *program) endpointDisableCommand() *cobra.Command {
 	var reason string
-	cmd := &cobra.Command{Use: "disable ID", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "disable ID", Args: oneArg("ID"),
 		Short:   "Send nothing to it; what waits for it and what arrives becomes a dead letter that can be replayed",
 		Example: "  milena endpoint disable shop-42 --reason 'asked for by the owner'"}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for who asks later")
@@ -43,7 +43,7 @@ func (p *program) stateVerb(cmd *cobra.Command, what string, change func(ctx con
 
 func (p *program) endpointDeleteCommand() *cobra.Command {
 	var ifVersion int64
-	cmd := &cobra.Command{Use: "delete ID", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "delete ID", Args: oneArg("ID"),
 		Short:   "Delete an endpoint with its secrets; its id is never used again",
 		Example: "  milena endpoint delete shop-42"}
 	cmd.Flags().Int64Var(&ifVersion, "if-version", 0, "only if it is still at this version")

@@ -54,11 +54,21 @@ func TestTheLifeOfAnEndpoint(t *testing.T) {
 	if res := run(t, "", env, "endpoint", "update", "shop", "--owner", "x", "--if-version", "1"); res.code != exitFailed || !strings.Contains(res.err, "it is at version 2") {
 		t.Errorf("%+v", res)
 	}
+	must(t, env, "endpoint", "update", "shop", "--retry", "fast")
+	if out := must(t, env, "endpoint", "get", "shop"); strings.Contains(out, "after 2s") || !strings.Contains(out, "retry           fast") {
+		t.Errorf("a preset that is asked for stands behind an old schedule:\n%s", out)
+	}
 	must(t, env, "endpoint", "disable", "shop", "--reason", "asked for")
 	if out := must(t, env, "endpoint", "get", "shop", "--json"); strings.Contains(out, "sealed") || strings.Contains(out, "rate_limit") || !strings.Contains(out, `"state":"disabled","reason":"asked for"`) {
 		t.Errorf("%s", out)
 	}
 	must(t, env, "endpoint", "enable", "shop")
+	if out := must(t, env, "endpoint", "rotate-secret", "shop", "--json"); !strings.Contains(out, `"new_secrets":[{"secret":"whsec_`) || strings.Contains(out, "PublicKey") {
+		t.Errorf("%s", out)
+	}
+	if res := run(t, "", env, "endpoint", "list", "--tenant", "nobody"); !strings.Contains(res.err, "no endpoint of tenant nobody; others have 1 endpoint") {
+		t.Errorf("%+v", res)
+	}
 	var rotated struct {
 		NewSecrets []registry.NewSecret `json:"new_secrets"`
 	}
@@ -98,6 +108,18 @@ func TestATypeFansOutToItsSubscribersAtOnce(t *testing.T) {
 	}
 }
 
+func TestASendToNobodySaysSo(t *testing.T) {
+	env := registered(t)
+	must(t, env, "endpoint", "create", "--id", "shop", "--url", "http://127.0.0.1:3000/")
+	if res := run(t, "", env, "send", "--endpoint", "shop", "--data", "1"); res.code != exitDone || res.err != "" {
+		t.Errorf("%+v", res)
+	}
+	res := run(t, "", env, "send", "--endpoint", "shob", "--data", "1")
+	if res.code != exitDone || !strings.Contains(res.err, "no such endpoint: shob: unless it is registered within ten minutes") {
+		t.Errorf("%+v", res)
+	}
+}
+
 func TestRefusedEndpointsAreExplained(t *testing.T) {
 	env := registered(t)
 	if err := os.WriteFile("short", []byte("x"), 0o600); err != nil {
@@ -110,6 +132,9 @@ func TestRefusedEndpointsAreExplained(t *testing.T) {
 		{"--url http://127.0.0.1/ --event-types=", "event_types"},
 		{"--url http://127.0.0.1/ --scheme nonsense", "nonsense"},
 		{"--url http://127.0.0.1/ --basic-user u", "--basic-password-file"},
+		{"--url http://127.0.0.1/ --basic-password-file short", "needs --basic-user"},
+		{"--url http://127.0.0.1/ --retry fast --schedule 1s", "one of --retry and --schedule"},
+		{"--url http://10.0.0.1/", "egress.allow_cidrs"},
 		{"", "--url is missing"},
 	} {
 		res := run(t, "", env, append([]string{"endpoint", "create"}, strings.Fields(c.args)...)...)
@@ -125,8 +150,12 @@ func TestRefusedEndpointsAreExplained(t *testing.T) {
 
 func TestATestOfAnEndpointSaysThatNobodyServes(t *testing.T) {
 	env := registered(t)
+	must(t, env, "endpoint", "create", "--id", "shop", "--url", "http://127.0.0.1:3000/")
 	res := run(t, "", env, "endpoint", "test", "shop", "--timeout", "600ms")
-	if res.code != exitFailed || !strings.Contains(res.err, "is milena serve running?") {
+	if res.code != exitFailed || !strings.Contains(res.err, "is milena serve running") || !strings.Contains(res.err, "milena endpoint enable shop") {
 		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "endpoint", "test", "shob"); res.code != exitFailed || !strings.Contains(res.err, "no such endpoint: shob") {
+		t.Errorf("a mistyped id: %+v", res)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/milena-project/milena/internal/attempts"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/publish"
+	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -18,13 +19,20 @@ import (
 const testEvent = "webhook.test"
 
 func (p *program) endpointTestCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "test ID", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "test ID", Args: oneArg("ID"),
 		Short:   "Send a signed " + testEvent + " event by way of Kafka and wait for its first attempt",
 		Long:    "Send a signed " + testEvent + " event by way of Kafka, as any other event goes, and wait for its first attempt.\nExit code 0: delivered; 1: not, or no attempt within --timeout (is milena serve running?).",
 		Example: "  milena endpoint test shop-42"}
 	return p.endpointVerb(cmd, func(e *endpointRun, args []string) error {
 		if !schemas.ValidEndpointID(args[0]) {
 			return usage("%q: ids are 1 to 64 of A-Z a-z 0-9 _ -", args[0])
+		}
+		// A mistyped id shall not become a dead letter.
+		if err := e.with(false, func(ctx context.Context, a *registry.Admin) error {
+			_, err := a.Get(ctx, args[0])
+			return err
+		}); err != nil {
+			return err
 		}
 		s, err := e.connect(e.cmd, e.timeout)
 		if err != nil {
@@ -64,13 +72,13 @@ func (e *endpointRun) try(s *session, id string) error {
 	if err != nil {
 		return err
 	}
-	return e.await(s, log, end, sent[0].DeliveryID)
+	return e.await(s, log, end, id, sent[0].DeliveryID)
 }
 
 var errSeen = errors.New("seen")
 
 // await prints the first attempt of a delivery.
-func (e *endpointRun) await(s *session, log *attempts.Log, end attempts.Position, delivery string) error {
+func (e *endpointRun) await(s *session, log *attempts.Log, end attempts.Position, id, delivery string) error {
 	ctx, cancel := context.WithTimeout(e.cmd.Context(), s.timeout)
 	defer cancel()
 	var seen schemas.Attempt
@@ -83,7 +91,7 @@ func (e *endpointRun) await(s *session, log *attempts.Log, end attempts.Position
 	})
 	switch {
 	case err == nil:
-		return fmt.Errorf("no attempt within %s (--timeout): is milena serve running? It will be sent when it is; see milena attempts --delivery %s", s.timeout, delivery)
+		return fmt.Errorf("no attempt within %s (--timeout): is milena serve running and its /readyz 200? Or other deliveries to %s failed and its breaker is open: then milena endpoint enable %s lets it be tried at once. It will be sent in any case; see milena attempts --delivery %s", s.timeout, id, id, delivery)
 	case !errors.Is(err, errSeen):
 		return err
 	}

@@ -114,7 +114,12 @@ func TestMistakesInUsageEndWithTwoBeforeAnythingIsTouched(t *testing.T) {
 		{"config check --broker x", "did you mean --kafka-brokers?"},
 		{"config check --brokers x:1 --log-level loud", `log.level = "loud" (flag --log-level): want one of debug, info, warn, error`},
 		{"config print extra", "unknown command"},
-		{"egress check", "accepts 1 arg(s)"},
+		{"egress check", "URL is missing: milena egress check URL"},
+		{"endpoint get", "ID is missing: milena endpoint get ID"},
+		{"endpoint get a b", "one ID is wanted, not 2"},
+		{"endpoint creat", "milena endpoint --help lists"},
+		{"attempts --brokers x:1 --since yesterday", "how long ago (2h, 3d) or a time"},
+		{"endpoint update x --if-version 3", "nothing to change"},
 		{"signature sign --data x", "no secret"},
 		{"signature verify", "no secret"},
 	}

@@ -112,13 +112,32 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // group is a command that only has subcommands.
 func group(use, short, example string, sub ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: use, Short: short, Example: example,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown command %q for %q (%s --help lists them)", args[0], cmd.CommandPath(), cmd.CommandPath())
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = cmd.Help()
 			return usage("%s needs a subcommand", cmd.CommandPath())
 		}}
 	cmd.AddCommand(sub...)
 	return cmd
+}
+
+// oneArg is for a command that works on one thing, which it names.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return usage("%s is missing: %s", name, cmd.UseLine())
+		case 1:
+			return nil
+		}
+		return usage("one %s is wanted, not %d: %s", name, len(args), cmd.UseLine())
+	}
 }
 
 // verb completes a command: run is told apart from the parsing before it.

@@ -65,7 +65,7 @@ replicas before its line is printed.`,
 			return err
 		}
 		if f.endpoint != "" {
-			s.needs = kafka.RoleProducer // it looks at no endpoint
+			s.needs = kafka.RoleProducer // it need not look at endpoints
 		}
 		return p.send(cmd.Context(), s, f)
 	})
@@ -126,6 +126,9 @@ func (p *program) send(ctx context.Context, s *session, f *sendFlags) error {
 	defer cancel()
 	if closed := w.Close(closing); err == nil {
 		err = closed // else what has no acknowledgement is reported already
+	}
+	if err == nil && f.endpoint != "" {
+		p.warnUnknown(ctx, s, f.endpoint)
 	}
 	return err
 }
@@ -206,6 +209,24 @@ func (s *session) layout(ctx context.Context, topic string) (kafka.Layout, error
 	}
 	defer adm.Close()
 	return kafka.TopicLayout(ctx, adm, topic)
+}
+
+// registeredFor bounds the question whether an endpoint is there, which nothing depends on.
+const registeredFor = 2 * time.Second
+
+// warnUnknown says that an endpoint is not there, as far as we may know: who may
+// only produce is not told.
+func (p *program) warnUnknown(ctx context.Context, s *session, id string) {
+	ctx, cancel := context.WithTimeout(ctx, min(registeredFor, s.timeout))
+	defer cancel()
+	a, err := s.admin(nil)
+	if err != nil {
+		return
+	}
+	defer a.Close()
+	if _, err = a.Get(ctx, id); errors.Is(err, registry.ErrNotFound) {
+		p.notef("%v: unless it is registered within ten minutes, this becomes a dead letter", err)
+	}
 }
 
 // subscribers are the endpoints that an event of the type goes to now.

@@ -71,6 +71,9 @@ func (p *program) checkSources(ctx context.Context, s *session, f *sourcesFlags,
 		return s.withEndpoints(ctx, func(endpoints *registry.Follower) error {
 			for _, topic := range topics {
 				records, err := reader.Last(ctx, topic, f.last)
+				if kafka.IsNoTopic(err) {
+					return fmt.Errorf("no such topic: %s; sources are topics of your own, which milena topics apply does not make", safe(topic))
+				}
 				if err != nil {
 					return err
 				}

@@ -56,6 +56,13 @@ func TestSourcesCheckShowsWhoWouldGetWhatAndWhy(t *testing.T) {
 	}
 }
 
+func TestSourcesCheckDoesNotSendYouToTopicsApplyForYourOwnTopic(t *testing.T) {
+	_, env := cluster(t)
+	if res := run(t, "", env, "sources", "check", "nonsense"); res.code != exitFailed || !strings.Contains(res.err, "no such topic: nonsense; sources are topics of your own") {
+		t.Errorf("%+v", res)
+	}
+}
+
 func TestSourcesCheckWithoutATopicIsAMistakeInUsage(t *testing.T) {
 	inDir(t)
 	env := []string{"MILENA_KAFKA_BROKERS=127.0.0.1:1"}

@@ -31,7 +31,7 @@ func (e *Egress) CheckURL(raw string) (canonical string, err error) {
 		return "", err
 	}
 	if u.Scheme == "http" && !e.cfg.AllowHTTP {
-		return "", refuse("scheme http is not allowed here: use https")
+		return "", refuse("scheme http is not allowed here: use https, or set egress.allow_http")
 	}
 	port := portOf(u)
 	if !e.guard.port(port) {
@@ -43,11 +43,11 @@ func (e *Egress) CheckURL(raw string) (canonical string, err error) {
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		if rule, ok := e.guard.addr(a); !ok {
-			return "", refuse("address %s is not allowed: it is in %s; use a public address", a, rule)
+			return "", refuse("address %s is not allowed: it is in %s; use a public address, or name its network in egress.allow_cidrs", a, rule)
 		}
 	}
 	if (host == "localhost" || strings.HasSuffix(host, ".localhost")) && !e.guard.anyLoopback() {
-		return "", refuse("host %q is this machine (RFC 6761); use a public name", host)
+		return "", refuse("host %q is this machine (RFC 6761); use a public name, or name it in egress.allow_hosts", host)
 	}
 	return u.String(), nil
 }
@@ -83,7 +83,7 @@ func parseURL(raw string) (*url.URL, error) {
 	case u.Opaque != "" || u.Host == "":
 		return nil, refuse("the host is missing: want https://host/path")
 	case u.User != nil:
-		return nil, refuse("it holds a user name or password before @: give them in the endpoint's auth field (basic or bearer) instead, where they are encrypted")
+		return nil, refuse("it holds a user name or password before @: give them in the endpoint's auth field (--basic-user, --bearer-file) instead, where they are encrypted")
 	}
 	if err := normalAuthority(u); err != nil {
 		return nil, err

@@ -45,8 +45,8 @@ type Result struct {
 
 // NewSecret is a secret as its owner has to keep it.
 type NewSecret struct {
-	Secret    string // whsec_…, or whsk_… which only the sender needs
-	PublicKey string // whpk_…: what the receiver of an ed25519 scheme verifies with
+	Secret    string `json:"secret"`               // whsec_…, or whsk_… which only the sender needs
+	PublicKey string `json:"public_key,omitempty"` // whpk_…: what the receiver of an ed25519 scheme verifies with
 }
 
 // NewAdmin makes an Admin. A nil ring can read, disable and delete, but not make or keep secrets.
