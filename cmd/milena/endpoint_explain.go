@@ -17,7 +17,7 @@ import (
 )
 
 func (p *program) endpointExplainCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "explain ID", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "explain ID", Args: oneArg("ID"),
 		Short: "Say why nothing, or little, is sent to an endpoint now",
 		Long: `Say why nothing, or little, is sent to an endpoint now: its configuration, what the owner of its
 partition knows of its trouble (from Kafka, also when every process is dead), who that owner is, and

@@ -152,7 +152,7 @@ func TestATestOfAnEndpointSaysThatNobodyServes(t *testing.T) {
 	env := registered(t)
 	must(t, env, "endpoint", "create", "--id", "shop", "--url", "http://127.0.0.1:3000/")
 	res := run(t, "", env, "endpoint", "test", "shop", "--timeout", "600ms")
-	if res.code != exitFailed || !strings.Contains(res.err, "is milena serve running") || !strings.Contains(res.err, "milena endpoint enable shop") {
+	if res.code != exitFailed || !strings.Contains(res.err, "is milena serve running") || !strings.Contains(res.err, "milena endpoint explain shop") {
 		t.Errorf("%+v", res)
 	}
 	if res := run(t, "", env, "endpoint", "test", "shob"); res.code != exitFailed || !strings.Contains(res.err, "no such endpoint: shob") {

@@ -91,7 +91,7 @@ func (e *endpointRun) await(s *session, log *attempts.Log, end attempts.Position
 	})
 	switch {
 	case err == nil:
-		return fmt.Errorf("no attempt within %s (--timeout): is milena serve running and its /readyz 200? Or other deliveries to %s failed and its breaker is open: then milena endpoint enable %s lets it be tried at once. It will be sent in any case; see milena attempts --delivery %s", s.timeout, id, id, delivery)
+		return fmt.Errorf("no attempt within %s (--timeout): is milena serve running? milena endpoint explain %s says what else it may wait for. It will be sent; see milena attempts --delivery %s", s.timeout, id, delivery)
 	case !errors.Is(err, errSeen):
 		return err
 	}

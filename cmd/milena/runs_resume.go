@@ -14,7 +14,7 @@ func (p *program) runsResumeCommand() *cobra.Command {
 	var opts dlq.Options
 	var rate string
 	var force bool
-	cmd := &cobra.Command{Use: "resume RUN", Args: cobra.ExactArgs(1),
+	cmd := &cobra.Command{Use: "resume RUN", Args: oneArg("RUN"),
 		Short:   "Go on with a run that was interrupted, cancelled or has failed",
 		Long:    "Go on with a run that was interrupted, cancelled or has failed: the same filter and the same snapshot, minus what is settled.",
 		Example: "  milena runs resume run-20261130-193000-abcdef"}

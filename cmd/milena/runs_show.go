@@ -13,7 +13,7 @@ import (
 
 func (p *program) runsShowCommand() *cobra.Command {
 	f := &dlqFlags{}
-	cmd := &cobra.Command{Use: "show RUN", Args: cobra.ExactArgs(1), Short: "Show one run", Example: "  milena runs show run-20261130-193000-abcdef"}
+	cmd := &cobra.Command{Use: "show RUN", Args: oneArg("RUN"), Short: "Show one run", Example: "  milena runs show run-20261130-193000-abcdef"}
 	jsonFlag(cmd, &f.json)
 	return p.runsVerb(cmd, f, func(s *session, runs *dlq.Runs, args []string) error {
 		var st dlq.Status
