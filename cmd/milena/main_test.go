@@ -16,7 +16,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(wrap(m)) }
+
+// wrap ends what the tests of the process share; real brokers are such a thing.
+var wrap = func(m *testing.M) goleak.TestingM { return m }
 
 // result is what a command line came to.
 type result struct {

@@ -14,9 +14,9 @@ import (
 )
 
 func TestNothingIsSkippedOrRepeatedUntilInitialOffsetDecides(t *testing.T) {
-	c := realkafka.Start(t, realkafka.Config{})
-	s := newSite(t, c.Brokers())
-	const topic = "webhooks.deliveries"
+	c := realkafka.Shared(t)
+	s := newSite(t, c.Brokers(), "MILENA_PREFIX=offsets.")
+	const topic = "offsets.deliveries"
 	s.endpoint(s.admin, "shop")
 	send := func(count string) {
 		t.Helper()

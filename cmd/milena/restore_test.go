@@ -19,8 +19,8 @@ import (
 // The backup of docs/operations.md, with a client in the place of the console tools:
 // committed records as lines of key|value, written back without anything else.
 func TestEndpointsThatAreRestoredSignAsBefore(t *testing.T) {
-	c := realkafka.Start(t, realkafka.Config{})
-	s := newSite(t, c.Brokers())
+	c := realkafka.Shared(t)
+	s := newSite(t, c.Brokers(), "MILENA_PREFIX=before.")
 	made := s.do(s.admin, "endpoint", "create", "--id", "shop", "--url", s.receiver.URL("/shop"))
 	for line := range strings.Lines(made) {
 		if secret, ok := strings.CutPrefix(line, "secret  "); ok {
@@ -30,7 +30,7 @@ func TestEndpointsThatAreRestoredSignAsBefore(t *testing.T) {
 	s.do(s.admin, "endpoint", "update", "shop", "--description", "with | and \"quotes\"")
 
 	var backup bytes.Buffer
-	reader := testkit.NewClient(t, c.Brokers(), kgo.ConsumeTopics("webhooks.endpoints"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	reader := testkit.NewClient(t, c.Brokers(), kgo.ConsumeTopics("before.endpoints"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for n := 0; n < 2; {
@@ -45,7 +45,7 @@ func TestEndpointsThatAreRestoredSignAsBefore(t *testing.T) {
 	}
 
 	// Another installation, as after the loss of the first.
-	s.admin = append(s.admin, "MILENA_PREFIX=again.")
+	s.admin = s.at(c.Brokers(), "MILENA_PREFIX=again.")
 	s.do(s.admin, "topics", "apply")
 	writer := testkit.NewClient(t, c.Brokers())
 	for line := range strings.Lines(backup.String()) {

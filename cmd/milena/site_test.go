@@ -14,8 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/internal/testkit/realkafka"
 )
 
 // site is an installation on a real broker that is used by command lines alone, each
@@ -27,10 +30,13 @@ type site struct {
 	admin    []string // of a super user on the plaintext listener
 }
 
-// newSite makes the topics.
-func newSite(t *testing.T, brokers []string) *site {
+func init() { wrap = func(m *testing.M) goleak.TestingM { return realkafka.WithShared(m) } }
+
+// newSite makes the topics. more is for the admin's environment.
+func newSite(t *testing.T, brokers []string, more ...string) *site {
 	t.Helper()
 	s := bareSite(t, brokers)
+	s.admin = append(s.admin, more...)
 	s.do(s.admin, "topics", "apply")
 	return s
 }

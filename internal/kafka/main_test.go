@@ -16,7 +16,10 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(wrap(m)) }
+
+// wrap ends what the tests of the process share; real brokers are such a thing.
+var wrap = func(m *testing.M) goleak.TestingM { return m }
 
 // newCluster is an embedded broker that ends with the test.
 func newCluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {

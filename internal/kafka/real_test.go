@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit/realkafka"
@@ -81,10 +80,19 @@ func numbers(from, to int) (out []string) {
 	return out
 }
 
+// brokerOf is the shared broker where any version will do.
+func brokerOf(t *testing.T, version string) *realkafka.Cluster {
+	t.Helper()
+	if version == "" {
+		return realkafka.Shared(t)
+	}
+	return realkafka.Start(t, realkafka.Config{Version: version})
+}
+
 func TestRealBrokerHasWhatApplyMakes(t *testing.T) {
 	for _, version := range []string{"", "3.9.1"} {
 		t.Run("version "+version, func(t *testing.T) {
-			c := realkafka.Start(t, realkafka.Config{Version: version})
+			c := brokerOf(t, version)
 			cfg := config(c.Brokers())
 			topics := kafka.TopicsConfig{Names: schemas.Names{Prefix: fmt.Sprintf("plan%d.", time.Now().UnixNano())}}
 			adm := admin(t, cfg)
@@ -140,7 +148,7 @@ func TestRealBrokerHasWhatApplyMakes(t *testing.T) {
 }
 
 func TestRealBrokerRefusesOnlyWhatIsTooLarge(t *testing.T) {
-	c := realkafka.Start(t, realkafka.Config{})
+	c := realkafka.Shared(t)
 	cfg := config(c.Brokers())
 	adm := admin(t, cfg)
 	topic := fmt.Sprintf("small%d", time.Now().UnixNano())
@@ -178,7 +186,7 @@ func TestRealBrokerRefusesOnlyWhatIsTooLarge(t *testing.T) {
 }
 
 func TestRealTopicThatIsRecreatedIsWrittenAgain(t *testing.T) {
-	c := realkafka.Start(t, realkafka.Config{})
+	c := realkafka.Shared(t)
 	cfg := config(c.Brokers())
 	adm := admin(t, cfg)
 	topic := fmt.Sprintf("again%d", time.Now().UnixNano())
@@ -281,61 +289,5 @@ func checkOnce(t *testing.T, cfg kafka.Config, told *sync.Map, partitions int32,
 	}
 	if seen != n {
 		t.Fatalf("%d records for %d writes", seen, n)
-	}
-}
-
-func TestRealAuthorizerWhatIsMissingIsNamed(t *testing.T) {
-	c := realkafka.Start(t, realkafka.Config{Users: map[string]string{"milena": "secret"}, ACL: true})
-	super := admin(t, config(c.Brokers()))
-	ctx := within(t, 2*time.Minute)
-	topics := kafka.TopicsConfig{}
-	p, err := kafka.MakePlan(ctx, super, topics)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, err := p.Apply(ctx, super); err != nil || !a.Complete() {
-		t.Fatalf("%v\n%s", err, a)
-	}
-	cfg := config(c.Addrs(realkafka.SASLPlaintext))
-	cfg.SASL = kafka.SASLConfig{Mechanism: kafka.SASLScramSHA512, User: "milena", Password: "secret"}
-	check := func() error {
-		cl, err := cfg.NewClient()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cl.Close()
-		_, err = kafka.Check(ctx, cl, topics, kafka.RoleDispatcher)
-		return err
-	}
-	grant := func(pattern kadm.ACLPattern, b *kadm.ACLBuilder, ops ...kadm.ACLOperation) {
-		t.Helper()
-		rs, err := super.CreateACLs(ctx, b.Allow("User:milena").AllowHosts().ResourcePatternType(pattern).Operations(ops...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range rs {
-			if r.Err != nil {
-				t.Fatal(r.Err)
-			}
-		}
-	}
-	if err := check(); err == nil || !strings.Contains(err.Error(), "operation Describe on Topic webhooks.deliveries") {
-		t.Fatalf("with no right at all: %v", err)
-	}
-	grant(kadm.ACLPatternPrefixed, kadm.NewACLs().Topics("webhooks."), kmsg.ACLOperationRead, kmsg.ACLOperationDescribeConfigs)
-	grant(kadm.ACLPatternLiteral, kadm.NewACLs().Topics("webhooks.deliveries"), kmsg.ACLOperationWrite)
-	err = check()
-	for _, want := range []string{"operation Write on Topic webhooks.hold", "operation Write on Topic webhooks.retry.24h", "operation Read on Group webhooks.dispatcher"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in\n%v", want, err)
-		}
-	}
-	if strings.Contains(fmt.Sprint(err), "Topic webhooks.deliveries") || strings.Contains(fmt.Sprint(err), "webhooks.audit") {
-		t.Errorf("names what is allowed or not needed:\n%v", err)
-	}
-	grant(kadm.ACLPatternPrefixed, kadm.NewACLs().Topics("webhooks."), kmsg.ACLOperationWrite)
-	grant(kadm.ACLPatternPrefixed, kadm.NewACLs().Groups("webhooks."), kmsg.ACLOperationRead)
-	if err := check(); err != nil {
-		t.Fatal(err)
 	}
 }
