@@ -15,9 +15,6 @@ const (
 	NoticeRecovered NoticeKind = "endpoint.recovered" // the first success after failing or disabled
 )
 
-// NoticeKinds lists every NoticeKind.
-var NoticeKinds = []NoticeKind{NoticeFailing, NoticeDisabled, NoticeRecovered}
-
 // Notice is one record of the notices topic, keyed by ID: something an endpoint's
 // owner should know.
 type Notice struct {

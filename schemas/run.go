@@ -16,9 +16,6 @@ const (
 	RunImport  RunKind = "import"  // writes exported dead letters to dlq
 )
 
-// RunKinds lists every RunKind.
-var RunKinds = []RunKind{RunReplay, RunDiscard, RunResend, RunImport}
-
 // RunState is how far a run has come. A run that is running but was not updated
 // for RunStale is interrupted: it may be resumed.
 type RunState string
@@ -30,9 +27,6 @@ const (
 	RunCancelled RunState = "cancelled"
 	RunFailed    RunState = "failed" // Error says why
 )
-
-// RunStates lists every RunState.
-var RunStates = []RunState{RunRunning, RunDone, RunCancelled, RunFailed}
 
 // A runner rewrites its record every RunBeat; one older than RunStale is not live.
 const (

@@ -23,16 +23,6 @@ func FromKgo(r *kgo.Record, topicID [16]byte) schemas.Record {
 	}
 }
 
-// ToKgo is a record to be produced by a client of the caller's own, such as the
-// transactional one of the registry. Nothing is copied but the list of headers.
-func ToKgo(m Message) *kgo.Record {
-	r := &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: m.Value}
-	if len(m.Headers) > 0 {
-		r.Headers = appendKgoHeaders(make([]kgo.RecordHeader, 0, len(m.Headers)), m.Headers)
-	}
-	return r
-}
-
 func fromKgoHeaders(in []kgo.RecordHeader) []schemas.Header {
 	if len(in) == 0 {
 		return nil

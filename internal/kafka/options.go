@@ -14,7 +14,6 @@ type WriterOption func(*writerOptions)
 type writerOptions struct {
 	linger             time.Duration
 	compression        Compression
-	sizes              Sizes
 	stallAfter         time.Duration
 	retryMin, retryMax time.Duration
 }
@@ -23,7 +22,6 @@ func defaultWriterOptions() writerOptions {
 	return writerOptions{
 		linger:      DefaultLinger,
 		compression: DefaultCompression,
-		sizes:       DefaultSizes,
 		stallAfter:  time.Second,
 		retryMin:    100 * time.Millisecond,
 		retryMax:    5 * time.Second,
@@ -48,9 +46,6 @@ func WithLinger(d time.Duration) WriterOption { return func(o *writerOptions) { 
 func WithCompression(c Compression) WriterOption {
 	return func(o *writerOptions) { o.compression = c }
 }
-
-// WithSizes are the sizes that the topics were made with; default DefaultSizes.
-func WithSizes(s Sizes) WriterOption { return func(o *writerOptions) { o.sizes = s } }
 
 // WithStallAfter is how old a write without an answer must be before BlockedSince
 // speaks of it; default 1s.

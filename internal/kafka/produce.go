@@ -112,7 +112,7 @@ func (w *Writer) newClient() (*kgo.Client, error) {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(w.opts.linger),
 		kgo.ProducerBatchCompression(codecs...),
-		kgo.ProducerBatchMaxBytesFn(w.opts.sizes.batchBytes(w.cfg.Names)),
+		kgo.ProducerBatchMaxBytesFn(DefaultSizes.batchBytes(w.cfg.Names)),
 		// Never reached: see Writer. With a bound Produce would block, and we call
 		// it under a lock that its promises need.
 		kgo.MaxBufferedRecords(math.MaxInt32),

@@ -89,10 +89,6 @@ func (f *Follower) Match(tenant, eventType string) []*Endpoint {
 // Len is the number of endpoints that are not deleted.
 func (f *Follower) Len() int { return f.shown.Load().len() }
 
-// LastChange is the time of the newest record in the view, by the broker's clock
-// where it sets the time; zero if there is none.
-func (f *Follower) LastChange() time.Time { return f.shown.Load().lastChange() }
-
 // OpenSecret opens a sealed text of an endpoint; see KeyRing.Open. Opening costs
 // about a microsecond; callers may keep the result for as long as they keep the Endpoint.
 func (f *Follower) OpenSecret(endpointID, sealed string) (string, error) {
@@ -120,7 +116,7 @@ func (f *Follower) apply(recs []*kgo.Record) {
 func (f *Follower) take(rec *kgo.Record) (id string, ok bool) {
 	if rec.Value == nil {
 		id = string(rec.Key)
-		f.loading.remove(id, rec.Timestamp)
+		f.loading.remove(id)
 		return id, true
 	}
 	ep := new(Endpoint)
@@ -131,7 +127,7 @@ func (f *Follower) take(rec *kgo.Record) (id string, ok bool) {
 			"partition", rec.Partition, "offset", rec.Offset, "err", err)
 		return "", false
 	}
-	f.loading.put(ep, rec.Timestamp, f.opts.DeletedFor)
+	f.loading.put(ep, f.opts.DeletedFor)
 	return ep.ID, true
 }
 

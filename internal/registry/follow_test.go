@@ -76,7 +76,7 @@ func TestDeletedEndpointIsForgottenAfterItsTime(t *testing.T) {
 	v := newView()
 	v.buildIndex()
 	now := time.Now()
-	v.put(&Endpoint{ID: "a", State: schemas.StateDeleted, UpdatedAt: now}, now, time.Hour)
+	v.put(&Endpoint{ID: "a", State: schemas.StateDeleted, UpdatedAt: now}, time.Hour)
 	v.forgetDeleted(now.Add(59 * time.Minute))
 	if _, ok := v.get("a"); !ok {
 		t.Fatal("forgotten too early")

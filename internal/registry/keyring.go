@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 )
@@ -80,19 +79,6 @@ func (r *KeyRing) add(entry string) error {
 	}
 	r.keys[id] = aead
 	return nil
-}
-
-// ReadKeyRing reads a file of entries as ParseKeyRing takes them.
-func ReadKeyRing(path string) (*KeyRing, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("key ring: %w", err)
-	}
-	r, err := ParseKeyRing(string(b))
-	if err != nil {
-		return nil, fmt.Errorf("key ring %s: %w", path, err)
-	}
-	return r, nil
 }
 
 // GenerateKey makes an entry for a key ring from 32 random bytes.

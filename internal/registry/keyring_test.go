@@ -2,8 +2,6 @@ package registry
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -15,11 +13,7 @@ func TestFirstKeySealsAndAllOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(path, []byte("# newest first\n"+b+"\n\n"+a+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	both, err := ReadKeyRing(path)
+	both, err := ParseKeyRing("# newest first\n" + b + "\n\n" + a + "\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,12 +51,11 @@ func TestMatchIsWhatBruteForceFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := newView()
 		model := map[string]*Endpoint{}
-		now := time.Now()
 		for range rapid.IntRange(0, 40).Draw(t, "changes") {
 			id := rapid.SampledFrom([]string{"e1", "e2", "e3", "e4", "e5"}).Draw(t, "id")
 			switch rapid.IntRange(0, 9).Draw(t, "change") {
 			case 0:
-				v.remove(id, now)
+				v.remove(id)
 				delete(model, id)
 			case 1:
 				if !v.indexed {
@@ -68,7 +67,7 @@ func TestMatchIsWhatBruteForceFinds(t *testing.T) {
 				for range rapid.IntRange(0, 4).Draw(t, "patterns") {
 					ep.EventTypes = append(ep.EventTypes, pattern(t))
 				}
-				v.put(ep, now, time.Hour)
+				v.put(ep, time.Hour)
 				model[id] = ep
 			}
 		}
@@ -98,7 +97,7 @@ func TestMatchIsWhatBruteForceFinds(t *testing.T) {
 			t.Fatalf("len is %d, want %d", v.len(), live)
 		}
 		for id := range model {
-			v.remove(id, now)
+			v.remove(id)
 		}
 		if len(v.index) != 0 || len(v.keys) != 0 || len(v.deleted) != 0 {
 			t.Fatalf("something is left of endpoints that are gone: %v %v %v", v.index, v.keys, v.deleted)

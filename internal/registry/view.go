@@ -29,7 +29,6 @@ type view struct {
 	index     map[subscription][]*Endpoint
 	indexed   bool
 	keys      keyUse
-	changed   time.Time
 
 	texts interner // writer only
 }
@@ -51,13 +50,12 @@ func (v *view) get(id string) (*Endpoint, bool) {
 	return ep, ok
 }
 
-// put takes in an endpoint at the time its record was written.
-func (v *view) put(ep *Endpoint, at time.Time, keepDeleted time.Duration) {
+// put takes in an endpoint.
+func (v *view) put(ep *Endpoint, keepDeleted time.Duration) {
 	v.texts.compact(ep)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop(ep.ID)
-	v.changed = at
 	v.endpoints[ep.ID] = ep
 	if ep.State == schemas.StateDeleted {
 		v.deleted[ep.ID] = ep.UpdatedAt.Add(keepDeleted)
@@ -78,11 +76,10 @@ func (v *view) put(ep *Endpoint, at time.Time, keepDeleted time.Duration) {
 }
 
 // remove forgets an endpoint.
-func (v *view) remove(id string, at time.Time) {
+func (v *view) remove(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop(id)
-	v.changed = at
 }
 
 // forgetDeleted drops the deleted endpoints whose time is over.
@@ -185,12 +182,6 @@ func (v *view) len() int {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return len(v.endpoints) - len(v.deleted)
-}
-
-func (v *view) lastChange() time.Time {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.changed
 }
 
 // missingKey returns an error that names a key which a live secret needs and the
