@@ -35,6 +35,7 @@ stays in --data-dir, and a milena.yaml there makes every other command in this d
 	fs.BoolVar(&c.Exit, "exit", false, "with --events: end with 0 when all are delivered and verified, else with 1")
 	fs.StringVar(&c.ForwardTo, "forward-to", "", "send the sample events to your own receiver at this `URL`, and say how to verify them")
 	config.AddFlags(fs, func(k *config.Key) bool { return k.Path == "http.addr" || k.Path == "log.level" })
+	fs.Lookup("http-addr").DefValue, fs.Lookup("log-level").DefValue = devmode.DefaultHTTPAddr, devmode.DefaultLogLevel
 	fs.SortFlags = false
 	for _, name := range []string{config.FlagConfig, "brokers"} {
 		fs.Lookup(name).Hidden = true // dev writes its own file and has its own broker

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -47,7 +48,8 @@ func (f *fields) add(fs *pflag.FlagSet) {
 	fs.IntVar(&f.burst, "burst", 0, "how many may go at once within the rate (default: the rate)")
 	fs.DurationVar(&f.requestTimeout, "request-timeout", 0, "for one attempt, at most 60s (default 15s)")
 	fs.StringVar(&f.preset, "retry", "", "retry preset: standard, proofledger, fast, none")
-	fs.DurationSliceVar(&f.schedule, "schedule", nil, "delays between attempts in place of the preset's, such as 2s,5s,10s")
+	fs.DurationSliceVar(&f.schedule, "schedule", nil, "`delays` between attempts in place of the preset's, such as 2s,5s,10s")
+	fs.Lookup("schedule").DefValue = "" // pflag would call it [] and show that
 	fs.StringSliceVar(&f.finalStatuses, "final-statuses", nil, "statuses that are not tried again, such as 404,4xx")
 	fs.DurationVar(&f.maxAge, "max-age", 0, "a delivery older than this is not tried again (default 96h)")
 	fs.StringArrayVar(&f.headers, "header", nil, "`name: value` to send with every request (repeatable)")
@@ -56,6 +58,12 @@ func (f *fields) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.basicUser, "basic-user", "", "user of basic authentication; its password comes from --basic-password-file")
 	fs.StringVar(&f.passwordFile, "basic-password-file", "", "`file` with the password of basic authentication")
 	fs.StringVar(&f.token, "bearer-file", "", "`file` with the token of bearer authentication")
+}
+
+// withoutDefaults is for update, where what is not given stays as it is.
+func withoutDefaults(fs *pflag.FlagSet) {
+	fs.VisitAll(func(flag *pflag.Flag) { flag.Usage, _, _ = strings.Cut(flag.Usage, " (default") })
+	fs.Lookup("event-types").DefValue = "[]" // pflag shows no empty list
 }
 
 // given reports whether a flag of a field was given.

@@ -15,6 +15,7 @@ func (p *program) endpointUpdateCommand() *cobra.Command {
 		Short:   "Change what is given, leave the rest as it is",
 		Example: "  milena endpoint update shop-42 --url https://new.example/hooks\n  milena endpoint update shop-42 --rate 50 --burst 100 --if-version 7"}
 	f.add(cmd.Flags())
+	withoutDefaults(cmd.Flags())
 	cmd.Flags().Int64Var(&ifVersion, "if-version", 0, "only if it is still at this version")
 	return p.endpointVerb(cmd, func(e *endpointRun, args []string) error {
 		if !f.given() {

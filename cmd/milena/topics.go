@@ -72,6 +72,9 @@ func (p *program) showPlan(plan kafka.Plan, asJSON bool) error {
 		return p.writeJSON(plan)
 	}
 	p.printf("%s", plan.String())
+	if !plan.Empty() {
+		p.notef("milena topics apply makes (+) and mends (~); what has ! or ? is left to you")
+	}
 	return nil
 }
 

@@ -24,6 +24,8 @@ const (
 	DefaultDataDir   = ".milena"
 	DefaultKafkaAddr = "127.0.0.1:19092"
 	DefaultRate      = 2 // events a second
+	DefaultHTTPAddr  = "127.0.0.1:8080"
+	DefaultLogLevel  = "error" // the screen shows every attempt
 )
 
 // receiverAddr is tried first, so that the URLs of the sample endpoints stay the
@@ -151,7 +153,7 @@ func (d *dev) configure() (err error) {
 		return err
 	}
 	if d.loaded.Source("log.level") == "default" {
-		d.loaded.Log.Level = "error" // the screen shows every attempt
+		d.loaded.Log.Level = DefaultLogLevel
 	}
 	d.kafka = d.loaded.KafkaConfig(slog.New(slog.DiscardHandler))
 	return nil

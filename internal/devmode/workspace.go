@@ -30,7 +30,7 @@ egress:
   allow_http: true
   ports: [1-65535]
 http:
-  addr: 127.0.0.1:8080
+  addr: %s
 `
 
 // prepare makes what stands beside the broker's data: the key ring, which is kept
@@ -48,7 +48,7 @@ func prepare(dir, brokerAddr string) (string, error) {
 		}
 	}
 	name := filepath.Join(dir, configName)
-	return name, writeFile(name, fmt.Sprintf(yamlText, brokerAddr, keyringName))
+	return name, writeFile(name, fmt.Sprintf(yamlText, brokerAddr, keyringName, DefaultHTTPAddr))
 }
 
 // writeFile replaces a file as a whole, so that a reader never sees half of it.
