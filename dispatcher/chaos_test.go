@@ -103,7 +103,11 @@ func (w *chaos) balance(procs []*chaosProc) {
 func (w *chaos) trouble(procs []*chaosProc) []*chaosProc {
 	ids := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
 	id := ids[w.roll(len(ids))]
-	switch n := w.roll(100); {
+	n := w.roll(100)
+	if w.clean && n >= 80 {
+		n = []int{85, 99}[n%2] // a partition moves, or a process ends, and all is waited for
+	}
+	switch {
 	case n < 50:
 		w.produce(id, 1+w.roll(15))
 	case n < 75:
@@ -127,7 +131,7 @@ func (w *chaos) trouble(procs []*chaosProc) []*chaosProc {
 		procs[i] = w.startProc()
 	case n < 91: // a partition moves
 		if a := w.ownerOf(int32(w.roll(2))); a != nil { //nolint:gosec // two
-			a.end(5 * time.Second)
+			a.end(w.patience())
 		}
 	case n < 94: // a partition is lost
 		if a := w.ownerOf(int32(w.roll(2))); a != nil { //nolint:gosec // two
@@ -142,7 +146,7 @@ func (w *chaos) trouble(procs []*chaosProc) []*chaosProc {
 		procs[i].d.BeginShutdown()
 		var ends sync.WaitGroup
 		for _, a := range procs[i].assignments() {
-			ends.Go(func() { a.end(10 * time.Second) })
+			ends.Go(func() { a.end(2 * w.patience()) })
 		}
 		ends.Wait()
 		procs[i].cancel()
@@ -151,6 +155,14 @@ func (w *chaos) trouble(procs []*chaosProc) []*chaosProc {
 	}
 	w.balance(procs)
 	return procs
+}
+
+// patience is how long a drain may take.
+func (w *chaos) patience() time.Duration {
+	if w.clean {
+		return time.Minute
+	}
+	return 5 * time.Second
 }
 
 func (w *chaos) ownerOf(part int32) *chaosAssignment {
@@ -193,6 +205,11 @@ func (w *chaos) calmDown() {
 	defer w.mu.Unlock()
 	w.calm = true
 	clear(w.modes)
+	for id, ep := range w.endpoints { // whatever was switched off is enabled
+		changed := *ep
+		changed.Version++
+		w.endpoints[id] = &changed
+	}
 	w.noteLocked("calm")
 }
 

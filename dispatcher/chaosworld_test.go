@@ -35,6 +35,8 @@ type chaos struct {
 	first     map[string][]int
 	posted    map[string]bool
 	delivered map[string]bool
+	finished  map[string]bool // attempts that were settled
+	clean     bool            // partitions move and processes end, but nothing dies
 	faults    []string
 	calm      bool // writes are acknowledged at once, receivers are well
 	trace     []string
@@ -51,6 +53,7 @@ const (
 	modeHangs
 	modeBusy
 	modeRefuses
+	modeGone
 	modes
 )
 
@@ -58,6 +61,7 @@ const (
 type chaosLog struct {
 	deliveries []schemas.Record
 	committed  int64
+	above      map[int64]bool // done above it, as the commit's metadata says
 	hold       []schemas.Record
 	offset     int64           // of health
 	claims     []schemas.Claim // that count
@@ -88,7 +92,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	w := &chaos{
 		t: t, rand: rand.New(rand.NewPCG(seed, 2)), //nolint:gosec // a seed that can be printed
 		endpoints: map[string]*Endpoint{}, modes: map[string]mode{}, first: map[string][]int{},
-		posted: map[string]bool{}, delivered: map[string]bool{},
+		posted: map[string]bool{}, delivered: map[string]bool{}, finished: map[string]bool{},
 	}
 	for range 2 {
 		w.logs = append(w.logs, &chaosLog{health: map[string]schemas.Health{}})
@@ -97,6 +101,10 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		MaxInFlight: 2 + w.rand.IntN(12), PartitionOffsets: 10 + w.rand.IntN(100), Unsettled: 2 + w.rand.IntN(30),
 		QueuedBytes: int64(10+w.rand.IntN(100)) << 10, IdleLanes: 2, DuplicateAge: 1000 * time.Hour,
 		LaneTime: time.Duration(1+w.rand.IntN(5)) * time.Second,
+	}
+	w.clean = seed%4 == 0
+	if w.rand.IntN(3) == 0 {
+		w.cfg.TenantShare, w.cfg.TenantRate = 0.5, float64(5+w.rand.IntN(20))
 	}
 	for i := range 6 {
 		id := "e" + strconv.Itoa(i)
@@ -200,8 +208,12 @@ func (p *chaosProc) Send(r *http.Request, connected *atomic.Int64) (*http.Respon
 	text := string(body)
 	w.mu.Lock()
 	w.noteLocked("p%d POST %s attempt %s", p.n, text, r.Header.Get("Milena-Attempt"))
-	if key := text + "#" + r.Header.Get("Milena-Attempt"); p.settled[key] {
+	key := text + "#" + r.Header.Get("Milena-Attempt")
+	if p.settled[key] {
 		w.fault("process %d POSTed %s again, which it had settled", p.n, key)
+	}
+	if w.clean && w.finished[key] {
+		w.fault("process %d POSTed %s again, which was settled, although nothing had died", p.n, key)
 	}
 	p.open[id]++
 	if limit := w.endpoints[id].maxInFlight(); p.open[id] > limit {
@@ -233,6 +245,8 @@ func (p *chaosProc) Send(r *http.Request, connected *atomic.Int64) (*http.Respon
 	switch m {
 	case modeFails:
 		return status(500), nil
+	case modeGone:
+		return status(410), nil
 	case modeBusy:
 		return status(429, "Retry-After", strconv.Itoa(2+w.roll(20))), nil
 	case modeRefuses:
@@ -318,17 +332,25 @@ func (p *chaosProc) Park(d *schemas.Delivery, acked func()) {
 
 func (p *chaosProc) Bury(l *schemas.Letter, acked func()) {
 	text := string(l.Payload)
-	p.write("dlq", func() { p.w.fault("%s died: %s", text, l.Reason) }, acked)
+	reason := l.Reason
+	p.write("dlq", func() {
+		if reason != schemas.ReasonGone && reason != schemas.ReasonEndpointDisabled {
+			p.w.fault("%s died: %s", text, reason)
+		}
+		p.w.noteLocked("p%d buried %s: %s", p.n, text, reason)
+		p.w.delivered[text] = true
+	}, acked)
 }
 
 func (p *chaosProc) LogAttempt(a *schemas.Attempt, acked func()) {
 	id := a.EndpointID
-	p.w.mu.Lock()
-	if a.Outcome != schemas.OutcomeDuplicate {
-		p.settled[id+"/"+strings.TrimSuffix(a.DeliveryID[strings.LastIndexByte(a.DeliveryID, '-')+1:], "."+id)+"#"+strconv.Itoa(a.Number)] = true
-	}
-	p.w.mu.Unlock()
 	body := id + "/" + strings.TrimSuffix(a.DeliveryID[strings.LastIndexByte(a.DeliveryID, '-')+1:], "."+id)
+	if a.Outcome != schemas.OutcomeDuplicate {
+		p.w.mu.Lock()
+		key := body + "#" + strconv.Itoa(a.Number)
+		p.settled[key], p.w.finished[key] = true, true
+		p.w.mu.Unlock()
+	}
 	p.write("attempts", func() {
 		p.w.noteLocked("p%d logged %s %s", p.n, body, a.Outcome)
 		if a.Outcome == schemas.OutcomeDelivered {
@@ -415,6 +437,7 @@ var errNotOwned = errors.New("not owned")
 // chaosAssignment is a Source, as internal/consume's assignments are.
 type chaosAssignment struct {
 	proc     *chaosProc
+	above    map[int64]bool
 	part     int32
 	p        *Partition
 	ctx      context.Context
@@ -431,7 +454,7 @@ func (w *chaos) assign(p *chaosProc, part int32) *chaosAssignment {
 	l := w.logs[part]
 	a := &chaosAssignment{proc: p, part: part, idle: make(chan struct{}), tracker: offsets.NewTracker(l.committed), taken: map[int64]bool{}}
 	a.ctx, a.cancel = context.WithCancel(p.ctx)
-	l.owner, p.current[part] = a, a
+	l.owner, p.current[part], a.above = a, a, l.above
 	for _, m := range []map[int32]map[int64]bool{p.facts, p.adopted} {
 		if m[part] == nil {
 			m[part] = map[int64]bool{}
@@ -487,7 +510,7 @@ func (a *chaosAssignment) next() []schemas.Record {
 		offset := a.tracker.Next()
 		a.tracker.Received(offset)
 		switch {
-		case a.proc.facts[a.part][offset]:
+		case a.proc.facts[a.part][offset] || a.above[offset]:
 			a.tracker.Done(offset)
 		case a.proc.adopted[a.part][offset]:
 		default:
@@ -550,7 +573,12 @@ func (a *chaosAssignment) commit() {
 	if mark := a.tracker.Watermark(); mark < l.committed {
 		w.fault("partition %d: the commit would move back from %d to %d", a.part, l.committed, mark)
 	} else {
-		l.committed = mark
+		l.committed, l.above = mark, map[int64]bool{}
+		for from, to := range a.tracker.EachDone {
+			for ; from < to; from++ {
+				l.above[from] = true
+			}
+		}
 	}
 }
 
@@ -564,11 +592,11 @@ func (a *chaosAssignment) end(drain time.Duration) {
 		cancel()
 	}
 	a.commit()
-	a.gone.Store(true)
 	w := a.proc.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.logs[a.part]
+	a.gone.Store(true)
 	if l.owner == a {
 		l.owner = nil
 	}

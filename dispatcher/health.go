@@ -117,6 +117,13 @@ func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
 	if h := l.held; h != nil && h.tracker != nil {
 		next, last := h.tracker.Watermark(), h.last
 		rec.Next, rec.Last, rec.Held = &next, &last, h.count()
+		h.told = h.tracker.Changes()
+		for from, to := range h.tracker.EachDone {
+			if len(rec.Done) == mostDone {
+				break
+			}
+			rec.Done = append(rec.Done, [2]int64{from, to})
+		}
 	}
 	if l.episode.active() || !l.breaker.closed() {
 		e := l.episode.Episode
@@ -131,6 +138,10 @@ func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
 	}
 	return &rec
 }
+
+// mostDone is how many ranges that are settled out of order a health record tells
+// of. They save repeats, and nothing depends on them.
+const mostDone = 32
 
 // retellEvery is how often every health record is written again. One that a process
 // wrote which had lost the partition is ignored by readers, but the log's compaction

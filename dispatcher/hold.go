@@ -15,6 +15,8 @@ import (
 type held struct {
 	tracker  *offsets.Tracker // of what was read from hold; nil until the first append is acknowledged
 	searched int64            // everything of the endpoint below it was read
+	done     [][2]int64       // ranges of it that the last owner had settled
+	told     uint64           // tracker.Changes() as of the last health record
 	last     int64            // its last record that may exist; -1: none
 
 	appending int     // appends that are not acknowledged
@@ -232,7 +234,7 @@ func (s *lanes) settledHeld(it *item) {
 		}
 		before := h.tracker.Watermark()
 		h.tracker.Done(it.offset)
-		if l.held == h && h.tracker.Watermark() != before {
+		if l.held == h && (h.tracker.Watermark() != before || l.part.stopped) {
 			s.tell(l)
 		}
 		s.leaveHold(l, h)

@@ -189,6 +189,10 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 	if !h.tracker.Open(rec.Offset) {
 		return nil // settled; read again after a drop
 	}
+	if h.settledBefore(rec.Offset) {
+		h.tracker.Done(rec.Offset)
+		return nil
+	}
 	if o := l.busy[rec.Offset]; o != nil {
 		if o.held != h {
 			o.heir = h // its attempt began under an assignment of before
@@ -233,6 +237,16 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 	}
 	s.enqueue(l, &l.ahead, it)
 	return nil
+}
+
+// settledBefore reports whether the last owner had settled a record out of order.
+func (h *held) settledBefore(offset int64) bool {
+	for _, r := range h.done {
+		if r[0] <= offset && offset < r[1] {
+			return true
+		}
+	}
+	return false
 }
 
 // valid reports whether a record of hold counts: it was appended before the claim

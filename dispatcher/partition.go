@@ -148,6 +148,9 @@ func (s *lanes) stop(p *Partition) {
 				p.gaveUp(it)
 			}
 		}
+		if h := l.held; h != nil && h.tracker != nil && h.tracker.Changes() != h.told {
+			l.telling.dirty = true // also what is settled out of order
+		}
 		if l.telling.dirty && !l.telling.writing {
 			s.writeHealth(l, now)
 		}

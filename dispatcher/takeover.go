@@ -47,7 +47,7 @@ func (p *Partition) takeOver(t Takeover) {
 		l.version = h.Version
 		if h.Next != nil {
 			l.held = &held{
-				tracker: offsets.NewTracker(*h.Next), searched: *h.Next, last: end - 1,
+				tracker: offsets.NewTracker(*h.Next), searched: *h.Next, last: end - 1, done: h.Done,
 				before: end, guess: max(1, h.Held), taking: true, since: now,
 			}
 			l.anchor = *h.Next
