@@ -132,7 +132,7 @@ func (c *Cluster) layOut(ctx context.Context) error {
 	}
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	id[0] &= 0x7f // an id that begins with a hyphen is an option to the storage tool
+	id[0] &= 0x7f           // an id that begins with a hyphen is an option to the storage tool
 	clusterID := base64.RawURLEncoding.EncodeToString(id[:])
 	errs := make([]error, len(c.brokers))
 	var wg sync.WaitGroup
