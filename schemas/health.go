@@ -53,9 +53,9 @@ type Claim struct {
 // ClaimRecord is what an owner writes into health when it takes a partition over.
 // It counts if its epoch is higher than that of every claim before it: a writer
 // takes one more than the highest that it has read, so of two that have read the
-// same the first to land counts, and the other learns it by reading on. A health record counts if it carries the claim that was the last
-// one at its offset; a record of hold, if it lies before the HoldEnd of the claim
-// that follows its own.
+// same the first to land counts, and the other learns it by reading on. A health
+// record counts if it carries the claim that was the last one at its offset; a record
+// of hold, if it lies before the HoldEnd of the claim that follows its own.
 type ClaimRecord struct {
 	Epoch   int64   `json:"epoch"`
 	HoldEnd int64   `json:"hold_end"`

@@ -25,30 +25,29 @@ type holdLog struct {
 // TakeOver claims a partition: it learns the claims before its own, writes its own
 // and reads health up to it.
 //
-//	[a claim that another process has written since we read, or that lands late: of
-//	 two with one epoch the first counts; if it is not ours, we begin again]
-//	read the end of hold → still the owner? → write the claim → [another process that still thinks it
-//	owns the partition appends to hold: beyond our HoldEnd, ignored; it writes health:
-//	not under the last claim, ignored] → read health up to the claim
+//	read health → read the end of hold → still the owner? → write the claim → [another
+//	process that still thinks it owns the partition appends to hold: beyond our
+//	HoldEnd, ignored; it writes health: not under the last claim, ignored; it claims,
+//	or an earlier claim of its lands late: of two with one epoch the first counts, and
+//	if that is not ours we begin again] → read health up to the claim
 func (h *holdLog) TakeOver(ctx context.Context, partition int32, owned func() bool) (dispatcher.Takeover, error) {
 	var view health.View
 	topic := h.names.Health()
-	ends, err := h.reader.HighWatermarks(ctx, topic)
+	end, err := h.end(ctx, topic, partition)
 	if err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	end := ends[partition]
 	if err := view.ReadTo(ctx, h.reader, topic, partition, 0, end); err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	holdEnds, err := h.reader.HighWatermarks(ctx, h.names.Hold())
+	holdEnd, err := h.end(ctx, h.names.Hold(), partition)
 	if err != nil {
 		return dispatcher.Takeover{}, err
 	}
 	if !owned() {
 		return dispatcher.Takeover{}, errNotOwner
 	}
-	claim := schemas.ClaimRecord{Epoch: view.Epoch() + 1, HoldEnd: holdEnds[partition], Process: h.process}
+	claim := schemas.ClaimRecord{Epoch: view.Epoch() + 1, HoldEnd: holdEnd, Process: h.process}
 	claim.Earlier = view.Needed(claim.HoldEnd)
 	number, err := h.writeClaim(ctx, partition, claim)
 	if err != nil {
@@ -62,6 +61,19 @@ func (h *holdLog) TakeOver(ctx context.Context, partition int32, owned func() bo
 	}
 	h.forgetClaims(partition, view.OldKeys())
 	return dispatcher.Takeover{Claim: number, Claims: view.Claims(), Health: view.Endpoints()}, nil
+}
+
+// end is the end of a partition's log.
+func (h *holdLog) end(ctx context.Context, topic string, partition int32) (int64, error) {
+	ends, err := h.reader.HighWatermarks(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	if int(partition) >= len(ends) {
+		return 0, fmt.Errorf("%s has %d partitions, and %s has a partition %d: stop every milena process, raise all topics to the same number (milena topics plan shows it), start again",
+			topic, len(ends), h.names.Deliveries(), partition)
+	}
+	return ends[partition], nil
 }
 
 var (
