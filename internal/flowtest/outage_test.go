@@ -16,7 +16,7 @@ func TestABrokerAwayForTenSecondsCostsNoRepeat(t *testing.T) {
 		f.receiver.Script("/"+id, testkit.Always(testkit.Answer{Delay: 20 * time.Millisecond}))
 	}
 	f.ready(f.start())
-	load := f.load(100, ids...)
+	load := f.load(200, ids...)
 	f.receiver.WaitFor(t, 100, 30*time.Second)
 	f.cluster.stop(t)
 	t.Logf("stopped at %s", time.Now().Format(clock))
