@@ -43,7 +43,7 @@ func TestHoldLosesNothingKeepsTheOrderAndStaysAlive(t *testing.T) {
 }
 
 func TestHoldModelOverManySeeds(t *testing.T) {
-	seeds := uint64(20_000)
+	seeds := uint64(6_000)
 	if testing.Short() {
 		seeds = 2_000
 	}

@@ -212,15 +212,15 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 		return nil
 	case err != nil:
 		open()
-		l.busy[rec.Offset] = it
+		l.take(it)
 		it.d.Error = schemas.CleanError(err.Error())
 		return func() { p.d.bury(it, schemas.ReasonMalformed, nil) }
 	case now.Sub(it.d.Enqueued) > s.cfg.MaxAge:
 		open()
-		l.busy[rec.Offset] = it
+		l.take(it)
 		return func() { p.d.bury(it, schemas.ReasonExpired, nil) }
 	}
-	l.busy[rec.Offset] = it
+	l.take(it)
 	it.d.Claim = 0
 	it.key = s.d.duplicates.key(&it.d)
 	it.ready = readySince(&it.d, rec.Timestamp, now)
@@ -237,6 +237,14 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 	}
 	s.enqueue(l, &l.ahead, it)
 	return nil
+}
+
+// take notes that a record of hold is in memory.
+func (l *lane) take(it *item) {
+	if l.busy == nil {
+		l.busy = map[int64]*item{}
+	}
+	l.busy[it.offset] = it
 }
 
 // settledBefore reports whether the last owner had settled a record out of order.

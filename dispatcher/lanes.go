@@ -81,7 +81,7 @@ func tenantOf(ep *Endpoint) string {
 func (s *lanes) lane(id string, part *Partition, tenant string) *lane {
 	l := s.byID[id]
 	if l == nil {
-		l = &lane{id: id, tenant: s.ring.tenant(tenant), anchor: -1, part: part, busy: map[int64]*item{}}
+		l = &lane{id: id, tenant: s.ring.tenant(tenant), anchor: -1, part: part}
 		s.byID[id] = l
 	}
 	if l.part != part {
