@@ -55,7 +55,7 @@ func (d *dev) register(ctx context.Context) ([]endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin := registry.NewAdmin(d.kafka, ring, registry.AdminOptions{CheckURL: guard.CheckURL})
+	admin := registry.NewAdmin(d.kafka, ring, registry.AdminOptions{CheckURL: guard.CheckURL, MaxAge: d.loaded.Retry.MaxAge})
 	defer admin.Close()
 	var list []endpoint
 	for _, e := range d.samples() {

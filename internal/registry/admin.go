@@ -20,6 +20,9 @@ type AdminOptions struct {
 	// CheckURL returns the canonical form of an endpoint's URL or says why it is
 	// refused; egress.CheckURL in production. Required.
 	CheckURL func(raw string) (canonical string, err error)
+	// MaxAge is the longest max_age that an endpoint may have: retry.max_age, which the
+	// topics' retention is made for. Default 96h.
+	MaxAge time.Duration
 	// MaxPerTenant bounds the endpoints of one tenant that are not deleted; those
 	// without tenant count as one tenant. 0: no bound.
 	MaxPerTenant int

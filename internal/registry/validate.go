@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/textproto"
@@ -47,7 +48,7 @@ func ValidID(id string) bool { return endpointID.MatchString(id) }
 // validate checks what can be configured and brings it into canonical form.
 func (a *Admin) validate(ep *Endpoint) error {
 	for _, check := range []func(*Endpoint) error{
-		checkIdentity, a.checkTarget, checkEventTypes, checkSigning, checkLimits, checkRetry, checkHeaders, checkAuth, checkMetadata,
+		checkIdentity, a.checkTarget, checkEventTypes, checkSigning, checkLimits, a.checkRetry, checkHeaders, checkAuth, checkMetadata,
 	} {
 		if err := check(ep); err != nil {
 			return err
@@ -157,17 +158,17 @@ func checkLimits(ep *Endpoint) error {
 	return nil
 }
 
-func checkRetry(ep *Endpoint) error {
+func (a *Admin) checkRetry(ep *Endpoint) error {
 	r := ep.Retry
 	if !slices.Contains([]string{"", "standard", "proofledger", "fast", "none"}, r.Preset) {
 		return &ValidationError{"retry.preset", r.Preset, "use standard, proofledger, fast or none"}
 	}
-	age := time.Duration(r.MaxAge)
-	if age < 0 || age > defaultMaxAge {
-		return &ValidationError{"retry.max_age", age.String(), fmt.Sprintf("use more than 0 and at most %s, which the retention of the topics is made for", defaultMaxAge)}
+	age, longest := time.Duration(r.MaxAge), cmp.Or(a.opts.MaxAge, defaultMaxAge)
+	if age < 0 || age > longest {
+		return &ValidationError{"retry.max_age", age.String(), fmt.Sprintf("use more than 0 and at most %s, which the retention of the topics is made for (setting retry.max_age)", longest)}
 	}
 	if age == 0 {
-		age = defaultMaxAge
+		age = longest
 	}
 	if n := len(r.Schedule); n > maxSchedule {
 		return &ValidationError{"retry.schedule", fmt.Sprint(n), fmt.Sprintf("give at most %d delays", maxSchedule)}

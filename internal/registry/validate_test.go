@@ -103,3 +103,15 @@ func TestValidationNamesTheRefusedField(t *testing.T) {
 		t.Fatalf("%v, %v", err, ep.EventTypes)
 	}
 }
+
+func TestTheLongestMaxAgeIsTheInstallations(t *testing.T) {
+	a := &Admin{opts: AdminOptions{CheckURL: anyURL, MaxAge: 200 * time.Hour}}
+	ep := Endpoint{Retry: schemas.Retry{MaxAge: schemas.Duration(150 * time.Hour)}}
+	if err := a.checkRetry(&ep); err != nil {
+		t.Errorf("150h of 200h: %v", err)
+	}
+	ep.Retry.MaxAge = schemas.Duration(201 * time.Hour)
+	if err := a.checkRetry(&ep); err == nil || !strings.Contains(err.Error(), "200h") {
+		t.Errorf("201h of 200h: %v", err)
+	}
+}
