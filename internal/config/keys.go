@@ -60,7 +60,7 @@ var Keys = []Key{
 	{Path: "kafka.brokers", Alias: "brokers", field: func(c *Config) any { return (*addresses)(&c.Kafka.Brokers) },
 		Doc: "Brokers to ask first, host:port. There is no default: you have a Kafka of your own."},
 	{Path: "kafka.client_id", field: func(c *Config) any { return &c.Kafka.ClientID },
-		Doc: "How the process names itself to brokers, after the prefix. Default: its role."},
+		Doc: "How the process names itself to brokers, after the prefix. Default: the prefix alone, without its full stop."},
 	{Path: "kafka.dial_timeout", Default: "10s", field: func(c *Config) any { return &c.Kafka.DialTimeout },
 		Doc: "How long one attempt to connect to a broker may take."},
 	{Path: "kafka.session_timeout", Default: "45s", field: func(c *Config) any { return &c.Kafka.SessionTimeout },
