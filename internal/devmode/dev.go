@@ -55,7 +55,7 @@ type Config struct {
 	Out      io.Writer  // what people read
 	Log      io.Writer  // what the process logs, where Out is no terminal
 	Terminal bool       // Out is one
-	Color    bool       //
+	Color    bool       // lines are coloured
 	Width    func() int // of the terminal; nil: unknown
 
 	// Start builds the system. onAttempt has to be called for each attempt.

@@ -30,8 +30,8 @@ type Difference struct {
 	Topic   string `json:"topic,omitempty"`
 	Kind    Kind   `json:"kind"`
 	Key     string `json:"key,omitempty"`  // of a setting; the operation of an ACL
-	Have    string `json:"have,omitempty"` //
-	Want    string `json:"want,omitempty"` //
+	Have    string `json:"have,omitempty"` // empty where it is missing
+	Want    string `json:"want,omitempty"` // as Rule says
 	Rule    Rule   `json:"rule,omitempty"` // of a setting
 	Why     string `json:"why,omitempty"`
 	Command string `json:"command"`           // does it with Kafka's own tools

@@ -33,7 +33,7 @@ type stream struct {
 	head, tail *write
 	count      int           // length of the list
 	sent       int           // of them, in the client
-	mending    bool          //
+	mending    bool          // writes are sent in rounds; see above
 	group      int           // size of the next round
 	slowFrom   int           // from this size on it grows slowly; 0: never
 	failed     int           // writes of this round that came back
