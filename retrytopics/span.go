@@ -1,7 +1,6 @@
 package retrytopics
 
 import (
-	"bytes"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -223,10 +222,6 @@ func sizeOf(d *schemas.Delivery) int64 {
 // in memory must not keep a whole batch there.
 func compact(d *schemas.Delivery) *schemas.Delivery {
 	c := *d
-	c.Payload = bytes.Clone(d.Payload)
-	c.Extra = make([]schemas.Header, len(d.Extra))
-	for i, h := range d.Extra {
-		c.Extra[i] = schemas.Header{Key: h.Key, Value: bytes.Clone(h.Value)}
-	}
+	c.Own()
 	return &c
 }
