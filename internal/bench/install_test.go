@@ -78,12 +78,12 @@ func (in *installation) register(n int, edit func(i int, ep *schemas.Endpoint)) 
 			ID: endpointID(i), EventTypes: []string{"*"}, State: schemas.StateEnabled, Version: 1,
 			CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC(),
 		}
+		edit(i, &ep)
 		secret, err := signer.GenerateSecret(32)
 		check(in.tb, err)
-		sealed, err := ring.Seal(ep.ID, secret)
+		sealed, err := ring.Seal(ep.ID, secret) // for the id that edit gave it
 		check(in.tb, err)
 		ep.Secrets = []schemas.Secret{{Sealed: sealed, CreatedAt: ep.CreatedAt}}
-		edit(i, &ep)
 		value, err := json.Marshal(ep)
 		check(in.tb, err)
 		recs[i] = &kgo.Record{Topic: in.names().Endpoints(), Key: []byte(ep.ID), Value: value}
