@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -89,8 +88,6 @@ func startSystem(loaded *config.Loaded, log *slog.Logger, onAttempt func(*schema
 	}
 	return system{a}, nil
 }
-
-func (s system) Run(ctx context.Context) error { return s.App.Run(ctx) }
 
 // Gauges implements devmode.System.
 func (s system) Gauges() devmode.Gauges {
