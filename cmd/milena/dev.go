@@ -82,7 +82,7 @@ func screenOf(w io.Writer) (terminal, color bool, width func() int) {
 type system struct{ *app.App }
 
 func startSystem(loaded *config.Loaded, log *slog.Logger, onAttempt func(*schemas.Attempt)) (devmode.System, error) {
-	a, err := app.New(loaded.Config, app.Options{Logger: log, Version: readVersion().Version, Process: processName(), OnAttempt: onAttempt})
+	a, err := app.New(loaded.Config, app.Options{Logger: log, Version: readVersion().Version, OnAttempt: onAttempt})
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +31,7 @@ Exit code 0: asked to stop; 1: failed; 2: refused to start, before anything was 
 			return err
 		}
 		a, err := app.New(loaded.Config, app.Options{Logger: loaded.Log.NewLogger(p.err), Version: readVersion().Version,
-			Process: processName(), Connect: connectIAM})
+			Connect: connectIAM})
 		if err != nil {
 			return usage("%w", err)
 		}
@@ -47,12 +45,3 @@ Exit code 0: asked to stop; 1: failed; 2: refused to start, before anything was 
 
 // connectIAM lets this binary log in to Amazon MSK.
 func connectIAM(c *kafka.Config) { c.SASL.IAM = mskiam.Mechanism }
-
-// processName tells processes apart for people who read claims.
-func processName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return host + "/" + strconv.Itoa(os.Getpid())
-}

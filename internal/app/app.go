@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -23,7 +25,7 @@ import (
 type Options struct {
 	Logger    *slog.Logger
 	Version   string
-	Process   string              // names the process in claims, for people
+	Process   string              // names the process in claims, for people; default: host and process id
 	Dialer    kafka.Dialer        // to brokers; nil: TCP
 	Connect   func(*kafka.Config) // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
 	OnAttempt func(a *schemas.Attempt)
@@ -82,6 +84,9 @@ func New(cfg config.Config, opts Options) (*App, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
+	if opts.Process == "" {
+		opts.Process = processName()
+	}
 	a := &App{
 		cfg: cfg, opts: opts, log: opts.Logger, names: schemas.Names{Prefix: cfg.Prefix},
 		metrics: metrics.New(opts.Version), notUp: errStarting,
@@ -107,6 +112,14 @@ func New(cfg config.Config, opts Options) (*App, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "/" + strconv.Itoa(os.Getpid())
 }
 
 func (a *App) has(role string) bool { return slices.Contains(a.cfg.Roles, role) }
