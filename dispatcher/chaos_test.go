@@ -57,7 +57,7 @@ func (w *chaos) run() {
 	close(stop)
 	wg.Wait()
 	for _, p := range procs {
-		p.d.BeginShutdown()
+		p.d.BeginShutdown(time.Minute)
 		var ends sync.WaitGroup
 		for _, a := range p.assignments() {
 			ends.Go(func() { a.end(30 * time.Second) })
@@ -143,7 +143,7 @@ func (w *chaos) trouble(procs []*chaosProc) []*chaosProc {
 	default: // a clean shutdown
 		i := w.roll(len(procs))
 		w.note("p%d shuts down", procs[i].n)
-		procs[i].d.BeginShutdown()
+		procs[i].d.BeginShutdown(time.Minute)
 		var ends sync.WaitGroup
 		for _, a := range procs[i].assignments() {
 			ends.Go(func() { a.end(2 * w.patience()) })

@@ -42,6 +42,7 @@ type Dispatcher struct {
 	cancel context.CancelCauseFunc
 
 	closing atomic.Bool
+	budget  atomic.Int64 // of the shutdown, ns
 	wound   sync.Once
 	woundUp chan struct{}
 }

@@ -150,12 +150,13 @@ func (l *lane) switchOff(ep *Endpoint, reason string, now time.Time) {
 	}
 }
 
-// noticed says that a notice is durable: health remembers it from now on.
-func (s *lanes) noticed(l *lane, kind schemas.NoticeKind) {
+// noticed says that a notice is durable: health remembers it from now on. One whose
+// episode has ended meanwhile is not the next episode's.
+func (s *lanes) noticed(l *lane, n *schemas.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.episode.active() {
-		l.episode.Notified = append(l.episode.Notified, string(kind))
+	if l.episode.active() && l.episode.FailingSince.Equal(n.FailingSince) {
+		l.episode.Notified = append(l.episode.Notified, string(n.Kind))
 		s.tell(l)
 	}
 }

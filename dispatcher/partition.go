@@ -194,7 +194,11 @@ func (s *lanes) end(p *Partition) {
 // and its facts reach the Source.
 func (p *Partition) Drain(ctx context.Context) {
 	if p.d.closing.Load() {
-		p.d.windUp(ctx)
+		p.d.windUp()
+		select {
+		case <-p.d.woundUp:
+		case <-ctx.Done():
+		}
 	}
 	p.d.lanes.stop(p)
 	defer p.d.lanes.end(p)

@@ -49,7 +49,7 @@ func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Noti
 		// Not awaited: its id makes a second writing harmless, and the endpoint's
 		// health remembers it only when it is acknowledged.
 		l := it.lane
-		d.Notifier.Notify(notice, func() { d.lanes.noticed(l, notice.Kind) })
+		d.Notifier.Notify(notice, func() { d.lanes.noticed(l, notice) })
 	}
 	if v.outcome == schemas.OutcomeDelivered {
 		d.AttemptLog.LogAttempt(d.record(it, r, v, time.Time{}), it.settlement(1).acked)

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"errors"
 	"time"
 )
@@ -14,33 +13,40 @@ const (
 
 var errShutdown = errors.New("the process is shutting down")
 
-// BeginShutdown says that the partitions are drained because the process ends.
-func (d *Dispatcher) BeginShutdown() { d.closing.Store(true) }
+// BeginShutdown says that from now on the partitions are drained because the
+// process ends, and how long that may take.
+func (d *Dispatcher) BeginShutdown(budget time.Duration) {
+	d.budget.Store(int64(budget))
+	d.closing.Store(true)
+}
 
-// windUp ends the work of all partitions. While attempts are open that have taken
-// longer than a second, lanes without one go on sending: those seconds cost nothing.
-// When they are over, or ctx is, nothing starts; what is in flight gets two seconds
-// more and is then interrupted, which counts no attempt.
-func (d *Dispatcher) windUp(ctx context.Context) {
+// windUp ends the work of all partitions, once. While attempts are open that have
+// taken longer than a second, lanes without one go on sending: those seconds cost
+// nothing. When they are over, or the budget is, nothing starts; what is in flight
+// gets two seconds more and is then interrupted, which counts no attempt.
+//
+// The budget is the process's and not that of the Drain that comes first: a
+// partition that is revoked meanwhile has five seconds, and must not cut off the
+// others' requests.
+func (d *Dispatcher) windUp() {
 	d.wound.Do(func() {
 		go func() {
 			defer close(d.woundUp)
 			d.lanes.setDraining()
-			d.until(ctx, func(s *lanes) bool { return !s.anySlow(time.Now()) })
+			d.until(time.Duration(d.budget.Load()), func(s *lanes) bool { return !s.anySlow(time.Now()) })
 			d.lanes.close()
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainLast)
-			defer cancel()
-			d.until(last, func(s *lanes) bool { return s.inFlight == 0 })
+			d.until(drainLast, func(s *lanes) bool { return s.inFlight == 0 })
 			d.cancel(errShutdown)
 		}()
 	})
-	<-d.woundUp
 }
 
-// until waits for a condition on the lanes or the end of ctx.
-func (d *Dispatcher) until(ctx context.Context, met func(*lanes) bool) {
+// until waits for a condition on the lanes, at most for that long.
+func (d *Dispatcher) until(most time.Duration, met func(*lanes) bool) {
 	tick := time.NewTicker(drainCheck)
 	defer tick.Stop()
+	end := time.NewTimer(most)
+	defer end.Stop()
 	for {
 		d.lanes.mu.Lock()
 		ok := met(d.lanes)
@@ -50,7 +56,7 @@ func (d *Dispatcher) until(ctx context.Context, met func(*lanes) bool) {
 		}
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-end.C:
 			return
 		}
 	}

@@ -92,7 +92,7 @@ func newWorldOn(t *testing.T, cfg Config, topics *memoryHold) *world {
 		<-ended
 	})
 	t.Cleanup(func() {
-		w.d.BeginShutdown()
+		w.d.BeginShutdown(time.Minute)
 		drain, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		w.release()

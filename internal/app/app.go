@@ -285,7 +285,7 @@ func (a *App) runRoles(ctx context.Context, refused <-chan error) error {
 	a.setNotUp(errors.New("draining"))
 	a.log.Info("stopping: what is in flight is finished, what waits is left where it is", "budget", a.cfg.Dispatcher.DrainBudget)
 	if a.dispatch != nil {
-		a.dispatch.BeginShutdown()
+		a.dispatch.BeginShutdown(a.cfg.Dispatcher.DrainBudget)
 	}
 	stop()
 	wg.Wait()

@@ -14,19 +14,37 @@ import (
 )
 
 // assign begins the dispatcher's work on a partition. An assignment that ends
-// before its takeover is through takes nothing in.
+// before its takeover is through takes nothing in, and so does a partition that this
+// process does not know: the topic has more than it was started with, so the same
+// endpoint has another partition in a process that was started later.
 func (a *App) assign(as *consume.Assignment) consume.Intake {
-	a.owned.add(as)
-	if p := a.dispatch.Assign(as.Context(), as.Partition().Partition, as); p != nil {
-		return p
+	p := as.Partition()
+	if int(p.Partition) >= a.cfg.Topics.Partitions {
+		err := fmt.Errorf("%s has partition %d, and this process was started for %d (topics.partitions); stop all processes, then start them with the new count",
+			p.Topic, p.Partition, a.cfg.Topics.Partitions)
+		a.log.Error("partition refused", "topic", p.Topic, "partition", p.Partition, "err", err)
+		a.setNotUp(err)
+		return noIntake{as}
 	}
-	return noIntake{}
+	a.owned.add(as)
+	if taken := a.dispatch.Assign(as.Context(), p.Partition, as); taken != nil {
+		return taken
+	}
+	return noIntake{as}
 }
 
-type noIntake struct{}
+// noIntake gives up what it is handed, when the assignment ends: nothing of the
+// partition is done by this process.
+type noIntake struct{ as *consume.Assignment }
 
-func (noIntake) Take(context.Context, []schemas.Record) {}
-func (noIntake) Drain(context.Context)                  {}
+func (n noIntake) Take(_ context.Context, recs []schemas.Record) {
+	<-n.as.Context().Done()
+	for i := range recs {
+		n.as.GiveUp(recs[i].Offset)
+	}
+}
+
+func (noIntake) Drain(context.Context) {}
 
 func (a *App) parker(fx *effects) (*retrytopics.Parker, error) {
 	tiers, err := retrytopics.NewTiers(a.cfg.Retry.Tiers...)
