@@ -283,7 +283,7 @@ func (p *chaosProc) write(topic string, land, acked func()) {
 func (p *chaosProc) run(q *chaosQueue) {
 	w := p.w
 	for {
-		time.Sleep(p.delay())
+		<-time.After(p.delay())
 		w.mu.Lock()
 		batch := q.pending
 		q.pending = nil
@@ -296,7 +296,7 @@ func (p *chaosProc) run(q *chaosQueue) {
 			b.land()
 		}
 		w.mu.Unlock()
-		time.Sleep(p.delay())
+		<-time.After(p.delay())
 		for _, b := range batch {
 			if p.dead.Load() {
 				break
@@ -418,7 +418,7 @@ func (p *chaosProc) WriteHealth(part int32, claim int64, id string, h *schemas.H
 }
 
 func (p *chaosProc) ReadHold(ctx context.Context, part int32, from int64, _ int) (HoldChunk, error) {
-	time.Sleep(p.delay())
+	<-time.After(p.delay())
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if ctx.Err() != nil || p.dead.Load() {
