@@ -370,7 +370,7 @@ func (p *chaosProc) TakeOver(_ context.Context, part int32, owned func() bool) (
 	if !owned() {
 		return Takeover{}, errNotOwned
 	}
-	time.Sleep(p.delay()) // a claim lands also when nobody waits for it any more
+	<-time.After(p.delay()) // a claim lands also when nobody waits for it any more
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.dead.Load() {
