@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -34,7 +35,7 @@ type Gap struct {
 	Delivered  int64 `json:"delivered"`
 	Dead       int64 `json:"dead"`     // its last attempt was; milena dlq replay is the way
 	Retrying   int64 `json:"retrying"` // it failed and has a next try
-	Held       int64 `json:"held"`     // no attempt, but on its way: scheduled, resent, or its endpoint has work on hold
+	Held       int64 `json:"held"`     // no attempt, but on its way: not read yet, scheduled, resent, or its endpoint has work on hold
 	Missing    int64 `json:"missing"`  // no attempt, and nothing known that would lead to one
 }
 
@@ -99,9 +100,10 @@ func (s *Store) window(ctx context.Context, topic string, past Past, ends []int6
 
 // resending is a selection that is being made.
 type resending struct {
-	store *Store
-	past  Past
-	held  map[string]bool // endpoints that have work on hold
+	store  *Store
+	past   Past
+	held   map[string]bool // endpoints that have work on hold
+	unread map[int32]int64 // what the dispatcher has committed: from there on it has yet to come
 
 	mu      sync.Mutex
 	history map[uint64]schemas.Outcome // by hash of the delivery id: the last that was not interrupted
@@ -169,6 +171,9 @@ func (r *resending) read(ctx context.Context, from, to []int64) error {
 		if err := r.readHeld(ctx); err != nil {
 			return err
 		}
+		if err := r.readCommitted(ctx); err != nil {
+			return err
+		}
 		if err := r.readResent(ctx, from); err != nil {
 			return err
 		}
@@ -207,7 +212,7 @@ func (r *resending) wanted(d *schemas.Delivery, rec *schemas.Record) bool {
 func (r *resending) take(d *schemas.Delivery, rec *schemas.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.past.Missing && !r.missing(d) {
+	if r.past.Missing && !r.missing(d, rec.Offset >= r.unread[rec.Partition]) {
 		return
 	}
 	share := r.sel.Shares[d.EndpointID]
@@ -227,8 +232,9 @@ func (r *resending) take(d *schemas.Delivery, rec *schemas.Record) {
 	r.sel.offsets[rec.Partition] = append(r.sel.offsets[rec.Partition], rec.Offset)
 }
 
-// missing puts a delivery into the gap report; the lock is held.
-func (r *resending) missing(d *schemas.Delivery) bool {
+// missing puts a delivery into the gap report; the lock is held. open says that the
+// dispatcher has not committed its record, so that it is still to come.
+func (r *resending) missing(d *schemas.Delivery, open bool) bool {
 	gap := r.gaps[d.EndpointID]
 	if gap == nil {
 		gap = &Gap{}
@@ -243,7 +249,7 @@ func (r *resending) missing(d *schemas.Delivery) bool {
 	case schemas.OutcomeRetry:
 		gap.Retrying++
 	default:
-		if r.held[d.EndpointID] || r.resent.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
+		if open || r.held[d.EndpointID] || r.resent.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
 			gap.Held++
 			return false
 		}
@@ -270,6 +276,26 @@ func (r *resending) readHeld(ctx context.Context) error {
 		r.mu.Unlock()
 		return nil
 	})
+}
+
+// readCommitted looks how far the dispatcher has come: a backlog is not missing.
+func (r *resending) readCommitted(ctx context.Context) error {
+	r.unread = map[int32]int64{}
+	adm, err := r.store.cfg.NewAdmin()
+	if err != nil {
+		return err
+	}
+	defer adm.Close()
+	committed, err := adm.FetchOffsets(ctx, r.store.names.Group("dispatcher"))
+	if err != nil {
+		return r.store.explain(err, r.store.names.Deliveries(), "Read")
+	}
+	committed.Each(func(o kadm.OffsetResponse) {
+		if o.Topic == r.store.names.Deliveries() && o.Err == nil {
+			r.unread[o.Partition] = o.At
+		}
+	})
+	return nil
 }
 
 // readResent looks what was sent again already, up to now: until that has an attempt,

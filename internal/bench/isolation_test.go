@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -63,6 +64,11 @@ type phase struct {
 	p50, p99, longest time.Duration
 	delivered         float64 // of what was offered to the good ones
 	badWrites         map[string]int
+}
+
+func (p phase) String() string {
+	return fmt.Sprintf("p50 %.1f ms, p99 %.1f ms, longest %.1f ms, good delivered %.4f, records %v",
+		p.p50.Seconds()*1000, p.p99.Seconds()*1000, p.longest.Seconds()*1000, p.delivered, p.badWrites)
 }
 
 func runPhase(b *testing.B, fake *testkit.Fake, prefix string, l load) phase {
@@ -240,10 +246,10 @@ func isolate(b *testing.B, ids []string) {
 	b.Logf("capacity %.0f/s, offered %d/s (%.0f %%) for %s a phase", capacity, rate, 100*rate/capacity, span)
 	var clean, dirty, delivered []float64
 	for r := range rounds {
-		for _, d := range []bool{false, true} {
+		var text [2]string
+		for i, d := range []bool{false, true} {
 			p := runPhase(b, fake, "iso"+strconv.Itoa(r)+strconv.FormatBool(d)+".", load{dirty: d, rate: rate, span: span, ids: ids})
-			b.Logf("round %d dirty %-5v p50 %-10s p99 %-10s longest %-10s good delivered %.4f writes %v",
-				r, d, p.p50.Round(time.Microsecond), p.p99.Round(time.Microsecond), p.longest.Round(time.Microsecond), p.delivered, p.badWrites)
+			text[i] = p.String()
 			if d {
 				dirty = append(dirty, p.p99.Seconds()*1000)
 				delivered = append(delivered, p.delivered)
@@ -251,6 +257,7 @@ func isolate(b *testing.B, ids []string) {
 				clean = append(clean, p.p99.Seconds()*1000)
 			}
 		}
+		b.Logf("round %d\n  clean %s\n  dirty %s", r+1, text[0], text[1]) // one call a round: go test cuts off after ten
 	}
 	b.ReportMetric(median(clean), "clean-p99-ms")
 	b.ReportMetric(median(dirty), "dirty-p99-ms")
