@@ -42,6 +42,7 @@ type lease struct {
 	log     *slog.Logger
 	renewed atomic.Int64 // nanoseconds after born; 0: never
 	doubted atomic.Bool  // the lease had run out, and one heartbeat was answered since
+	joined  atomic.Bool  // the group has let this member in once
 	heard   atomic.Int64 // the same, of any answered request
 	looked  atomic.Int64 // the pause detector's last look
 	thawed  atomic.Int64 // end of the last pause; 0: none
@@ -66,6 +67,9 @@ func (l *lease) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) 
 	now := time.Since(l.born)
 	asked := int64(max(1, now-e2e.DurationE2E()))
 	raise(&l.heard, asked)
+	if key == keySyncGroup || key == keyConsumerGroupHeartbeat {
+		l.joined.Store(true)
+	}
 	switch key {
 	case keyHeartbeat, keyConsumerGroupHeartbeat:
 		young := int64(now)-asked < l.lasts.Load()

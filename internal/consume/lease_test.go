@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/internal/testkit"
 )
 
 func TestLeaseCountsFromTheRequestNotFromTheAnswer(t *testing.T) {
@@ -107,4 +111,35 @@ func TestPauseDetectorSeesALateTickerAndABigJump(t *testing.T) {
 			t.Error("a pause counts for what began before its end, and only for that")
 		}
 	})
+}
+
+// A process that has not joined its group yet is not ready: in a rolling deploy the
+// one before it must not be ended for it.
+func TestNotReadyBeforeTheGroupHasLetTheMemberIn(t *testing.T) {
+	w := newWorld(t, 1)
+	var m *member
+	var mu sync.Mutex
+	var before []error
+	w.fake.Observe(keyJoinGroup, func(kmsg.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if m != nil {
+			before = append(before, m.loop.Ready())
+		}
+	})
+	mu.Lock()
+	m = w.join(nil)
+	mu.Unlock()
+	testkit.Eventually(t, 10*time.Second, func() string {
+		if err := m.loop.Ready(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	m.leave()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(before) == 0 || before[0] == nil {
+		t.Errorf("while it asked to join, Ready said %v", before)
+	}
 }

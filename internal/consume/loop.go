@@ -267,5 +267,9 @@ func (l *Loop) Ready() error {
 	case stateDraining, stateEnded:
 		return errors.New("consume: shutting down")
 	}
-	return errors.Join(append(l.watch.wrong(), l.own.wrong()...)...)
+	errs := append(l.watch.wrong(), l.own.wrong()...)
+	if !l.lease.joined.Load() {
+		errs = append(errs, errors.New("consume: the group has not let this member in yet"))
+	}
+	return errors.Join(errs...)
 }

@@ -287,6 +287,11 @@ func (o *ownership) wrong() (errs []error) {
 	for _, err := range o.faults {
 		errs = append(errs, fmt.Errorf("consume: %w", err))
 	}
+	for p, a := range o.current {
+		if !a.positioned && !a.dying && o.faults[p] == nil {
+			errs = append(errs, fmt.Errorf("consume: %s/%d: where it begins is not known yet", p.Topic, p.Partition))
+		}
+	}
 	return errs
 }
 
