@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -287,6 +288,9 @@ func (r *resending) readCommitted(ctx context.Context) error {
 	}
 	defer adm.Close()
 	committed, err := adm.FetchOffsets(ctx, r.store.names.Group("dispatcher"))
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return nil // no dispatcher has ever run: all is backlog
+	}
 	if err != nil {
 		return r.store.explain(err, r.store.names.Deliveries(), "Read")
 	}
