@@ -36,7 +36,7 @@ func (d *Dispatcher) decideAll(ctx context.Context) {
 // end settles a delivery whose endpoint cannot be sent to.
 func (d *Dispatcher) end(it *item, ep *Endpoint) {
 	switch {
-	case ep == nil && time.Since(it.d.Enqueued) < d.cfg.UnknownFor:
+	case ep == nil && (time.Since(it.d.Enqueued) < d.cfg.UnknownFor || !d.clock.trusted()):
 		// It may be created just now: a producer that writes at once is not punished.
 		d.duplicates.forget(it.key)
 		wait := min(unknownWait, d.cfg.UnknownFor)

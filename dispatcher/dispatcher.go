@@ -36,6 +36,7 @@ type Dispatcher struct {
 	lanes      *lanes
 	duplicates *duplicates
 	sender     sender
+	clock      *clock
 	holdPace   *rate.Limiter // bytes read from hold
 
 	work   context.Context // of every attempt; ends when a shutdown's patience does
@@ -58,6 +59,7 @@ func New(cfg Config, deps Deps) *Dispatcher {
 		duplicates: newDuplicates(cfg.DuplicateEntries, cfg.DuplicateAge),
 		sender:     sender{transport: deps.Transport, classify: deps.Classify, userAgent: cfg.UserAgent},
 		holdPace:   rate.NewLimiter(holdRate, holdTurn),
+		clock:      newClock(wallNow),
 		woundUp:    make(chan struct{}),
 	}
 	d.work, d.cancel = context.WithCancelCause(context.Background()) //nolint:forbidigo // attempts outlive every caller; windUp ends them

@@ -57,7 +57,8 @@ type Schedule interface {
 	// Final reports whether a status ends a delivery at once.
 	Final(status int) bool
 	// Next plans the try after d.Attempt failed ones. A reason other than the
-	// empty one says why there is none.
+	// empty one says why there is none. A zero d.Enqueued is of no known age, and
+	// nothing dies of it.
 	Next(d *schemas.Delivery, now time.Time, retryAfter time.Duration) (due time.Time, dead schemas.Reason)
 }
 

@@ -113,7 +113,7 @@ func (p *Partition) duplicate(it *item) {
 func (p *Partition) schedule(it *item, now time.Time) {
 	d := p.d
 	p.begin()
-	if it.d.NotBefore.Sub(now) > d.cfg.MaxAge {
+	if it.d.NotBefore.Sub(now) > d.cfg.MaxAge && d.clock.trusted() {
 		it.d.Error = "milena-not-before " + it.d.NotBefore.UTC().Format(time.RFC3339) + " is later than the max age of " + d.cfg.MaxAge.String() + " allows"
 		d.bury(it, schemas.ReasonExpired, nil)
 		return

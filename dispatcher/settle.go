@@ -66,7 +66,11 @@ func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Noti
 		d.bury(it, v.reason, r)
 		return
 	}
-	due, dead := it.ep.Schedule.Next(del, time.Now(), r.retryAfter)
+	planned := *del
+	if !d.clock.trusted() {
+		planned.Enqueued = time.Time{} // of no known age
+	}
+	due, dead := it.ep.Schedule.Next(&planned, time.Now(), r.retryAfter)
 	if dead != "" {
 		d.bury(it, dead, r)
 		return

@@ -157,8 +157,11 @@ func (w *world) Sign(http.Header, string, time.Time, []byte) error { return nil 
 func (w *world) Final(code int) bool                               { return code == 400 }
 
 func (w *world) Next(d *schemas.Delivery, now time.Time, after time.Duration) (time.Time, schemas.Reason) {
-	if d.Attempt >= 3 {
+	switch {
+	case d.Attempt >= 3:
 		return time.Time{}, schemas.ReasonExhausted
+	case !d.Enqueued.IsZero() && now.Sub(d.Enqueued) > 96*time.Hour:
+		return time.Time{}, schemas.ReasonExpired
 	}
 	return now.Add(max(time.Minute, after)), ""
 }
