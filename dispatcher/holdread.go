@@ -145,7 +145,7 @@ func (p *Partition) serve(from int64, chunk HoldChunk) {
 	now := time.Now()
 	served := map[*lane]bool{}
 	for l := range p.held {
-		if h := l.held; h.tracker != nil && h.searched >= from && h.searched < chunk.Next && s.wants(l, now) {
+		if h := l.held; h != nil && l.part == p && h.tracker != nil && h.searched >= from && h.searched < chunk.Next && s.wants(l, now) {
 			served[l] = true
 		}
 	}
@@ -168,8 +168,10 @@ func (p *Partition) serve(from int64, chunk HoldChunk) {
 		l.held.searched = max(l.held.searched, chunk.Next)
 	}
 	for l := range p.held {
-		s.leaveHold(l, l.held)
-		s.settleIn(l, now)
+		if l.held != nil && l.part == p { // else a later assignment has it already
+			s.leaveHold(l, l.held)
+			s.settleIn(l, now)
+		}
 	}
 	s.pump(now)
 	s.mu.Unlock()
