@@ -92,8 +92,16 @@ func (a *App) hooks() dispatcher.Hooks {
 // tierHooks tell metrics what the tiers do.
 type tierHooks struct{ app *App }
 
-func (h tierHooks) OnParked(tier time.Duration)     { h.app.metrics.Parked(schemas.TierLabel(tier)) }
-func (h tierHooks) OnReleased(late time.Duration)   { h.app.metrics.Released(late) }
+func (h tierHooks) OnParked(tier time.Duration)   { h.app.metrics.Parked(schemas.TierLabel(tier)) }
+func (h tierHooks) OnReleased(late time.Duration) { h.app.metrics.Released(late) }
+
+// OnBacklog is told every fifteen seconds.
+func (h tierHooks) OnBacklog(tiers []retrytopics.TierBacklog) {
+	for _, t := range tiers {
+		h.app.metrics.Backlog(schemas.TierLabel(t.Delay), t.Waiting, t.Overdue, t.OldestOverdue)
+	}
+}
+
 func (h tierHooks) OnSkew(ahead time.Duration)      { h.app.metrics.Skew(ahead) }
 func (h tierHooks) OnHeld(records int, bytes int64) { h.app.metrics.NearDue(records, bytes) }
 

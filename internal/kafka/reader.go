@@ -31,10 +31,11 @@ type Reader struct {
 	topics map[string]topicLeaders
 }
 
-// topicLeaders is where the partitions of a topic are.
+// topicLeaders is where the partitions of a topic are, and since which leader epoch.
 type topicLeaders struct {
 	id      [16]byte
 	leaders []int32
+	epochs  []int32
 }
 
 // ReaderOption changes one default of a Reader.
@@ -131,7 +132,7 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 	if t.leaders[partition] < 0 {
 		return Fetched{}, kerr.LeaderNotAvailable
 	}
-	kresp, err := r.cl.Broker(int(t.leaders[partition])).RetriableRequest(ctx, fetchRequest(topic, t.id, partition, offset, maxBytes))
+	kresp, err := r.cl.Broker(int(t.leaders[partition])).RetriableRequest(ctx, fetchRequest(topic, t, partition, offset, maxBytes))
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -145,13 +146,17 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 	return r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset, whole)
 }
 
-func fetchRequest(topic string, id [16]byte, partition int32, offset int64, maxBytes int32) *kmsg.FetchRequest {
+// fetchRequest names the leader epoch that we know. A broker that was the leader once
+// answers a consumer as a follower (KIP-392), up to a high watermark that it hears of
+// later than what we have had acknowledged: with the epoch it says that it is not.
+func fetchRequest(topic string, at topicLeaders, partition int32, offset int64, maxBytes int32) *kmsg.FetchRequest {
 	p := kmsg.NewFetchRequestTopicPartition()
 	p.Partition = partition
+	p.CurrentLeaderEpoch = at.epochs[partition]
 	p.FetchOffset = offset
 	p.PartitionMaxBytes = maxBytes
 	t := kmsg.NewFetchRequestTopic()
-	t.Topic, t.TopicID = topic, id // the version that is agreed on decides which is sent
+	t.Topic, t.TopicID = topic, at.id // the version that is agreed on decides which is sent
 	t.Partitions = append(t.Partitions, p)
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxBytes = maxBytes
@@ -197,22 +202,30 @@ func (r *Reader) find(ctx context.Context, topic string) (topicLeaders, error) {
 	if ok {
 		return t, nil
 	}
-	details, err := r.adm.ListTopics(ctx, topic)
+	// Asked of a broker, not of what the client remembers: that is minutes old.
+	req := kmsg.NewPtrMetadataRequest()
+	want := kmsg.NewMetadataRequestTopic()
+	want.Topic = &topic
+	req.Topics = append(req.Topics, want)
+	resp, err := req.RequestWith(ctx, r.cl)
 	if err != nil {
 		return t, err
 	}
-	d, ok := details[topic]
-	if !ok {
+	if len(resp.Topics) != 1 {
 		return t, kerr.UnknownTopicOrPartition
 	}
-	if d.Err != nil {
-		return t, d.Err
+	d := &resp.Topics[0]
+	if err := kerr.ErrorForCode(d.ErrorCode); err != nil {
+		return t, err
 	}
-	t = topicLeaders{id: d.ID, leaders: make([]int32, len(d.Partitions))}
+	n := len(d.Partitions)
+	t = topicLeaders{id: d.TopicID, leaders: make([]int32, n), epochs: make([]int32, n)}
 	for i := range t.leaders {
-		t.leaders[i] = -1
-		if p, ok := d.Partitions[int32(i)]; ok {
-			t.leaders[i] = p.Leader
+		t.leaders[i], t.epochs[i] = -1, -1
+	}
+	for i := range d.Partitions {
+		if p := &d.Partitions[i]; int(p.Partition) < n {
+			t.leaders[p.Partition], t.epochs[p.Partition] = p.Leader, p.LeaderEpoch
 		}
 	}
 	r.mu.Lock()

@@ -38,6 +38,9 @@ type Metrics struct {
 	fannedOut     prometheus.Counter
 	unmatched     prometheus.Counter
 	skew          prometheus.Gauge
+	waiting       *prometheus.GaugeVec
+	overdue       *prometheus.GaugeVec
+	oldestOverdue *prometheus.GaugeVec
 	nearRecords   prometheus.Gauge
 	nearBytes     prometheus.Gauge
 	openLetters   *prometheus.GaugeVec
@@ -104,6 +107,15 @@ func New(version string) *Metrics {
 		unmatched: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "milena_events_unmatched_total", Help: "Events of sources that nobody subscribes to; they are not stored. Sum over processes.",
 		}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "milena_waiting_records", Help: "Records of a tier that wait for their time, of all processes. Maximum over processes.",
+		}, []string{"tier"}),
+		overdue: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "milena_overdue_records", Help: "Records of a tier that should have moved on by now, of all processes. Maximum over processes.",
+		}, []string{"tier"}),
+		oldestOverdue: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "milena_oldest_overdue_seconds", Help: "For how long the oldest overdue record of a tier has been ready, of this process's partitions. Maximum over processes.",
+		}, []string{"tier"}),
 		skew: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "milena_clock_skew_seconds", Help: "How far the brokers' clock is ahead of the clock of whoever parked a record. It decides nothing. Maximum over processes.",
 		}),
@@ -131,7 +143,7 @@ func New(version string) *Metrics {
 	info.Set(1)
 	m.Registry.MustRegister(info, m.attempts, m.attemptTime, m.dispatchDelay, m.dead, m.duplicates, m.misrouted,
 		m.interrupted, m.parked, m.released, m.releaseLate, m.held, m.holdRead,
-		m.breakers, m.routed, m.fannedOut, m.unmatched, m.skew, m.nearRecords, m.nearBytes, m.openLetters, m.oldestLetter, m.letterLeft,
+		m.breakers, m.routed, m.fannedOut, m.unmatched, m.skew, m.waiting, m.overdue, m.oldestOverdue, m.nearRecords, m.nearBytes, m.openLetters, m.oldestLetter, m.letterLeft,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -217,6 +229,13 @@ func (m *Metrics) Unmatched() { m.unmatched.Inc() }
 // Buried counts a dead letter that has no attempt record: it died before it had an
 // endpoint's partition.
 func (m *Metrics) Buried(reason schemas.Reason) { m.dead.WithLabelValues(string(reason)).Inc() }
+
+// Backlog notes what waits in a tier, and what should have moved on.
+func (m *Metrics) Backlog(tier string, waiting, overdue int64, oldest time.Duration) {
+	m.waiting.WithLabelValues(tier).Set(float64(waiting))
+	m.overdue.WithLabelValues(tier).Set(float64(overdue))
+	m.oldestOverdue.WithLabelValues(tier).Set(oldest.Seconds())
+}
 
 // Skew notes how far the brokers' clock is ahead.
 func (m *Metrics) Skew(ahead time.Duration) { m.skew.Set(ahead.Seconds()) }
