@@ -11,7 +11,7 @@ import (
 
 // A hundred thousand records of 1 KB through one process: each arrives once.
 func TestSoakHundredThousandRecords(t *testing.T) {
-	testkit.SoakBudget(t)
+	needsBudget(t)
 	f := newFlow(t)
 	ids := f.endpoints(100)
 	f.send(1_000, 1_000, ids...)
@@ -30,7 +30,7 @@ func TestSoakHundredThousandRecords(t *testing.T) {
 // The same with a second process, and kill -9 of one of them at five seeded moments
 // with at least a hundred requests in flight.
 func TestSoakHundredThousandRecordsWithKills(t *testing.T) {
-	testkit.SoakBudget(t)
+	needsBudget(t)
 	const kills = 5
 	f := newFlow(t)
 	rng := testkit.Rand(t)
