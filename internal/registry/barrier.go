@@ -123,6 +123,9 @@ func (s *session) askOnce(ctx context.Context) error {
 	s.mu.Lock()
 	q := s.next
 	s.next = nil
+	// An answer can only be older than what is read while it is under way: it is
+	// measured by what had been read before it was asked for.
+	read := s.pos
 	s.mu.Unlock()
 
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -135,11 +138,11 @@ func (s *session) askOnce(ctx context.Context) error {
 	switch {
 	case err != nil:
 		q.settle(err)
-	case end < s.pos:
-		err = fmt.Errorf("registry: %s ends at %d and was read to %d: it was cut back or made again", s.tail.topic, end, s.pos)
+	case end < read:
+		err = fmt.Errorf("registry: %s ends at %d and was read to %d: it was cut back or made again", s.tail.topic, end, read)
 		q.settle(err)
 		return err
-	case end == s.pos:
+	case end <= s.pos:
 		q.settle(nil)
 	default:
 		if q == nil { // a probe waits too: this is how ready knows that we are behind

@@ -203,6 +203,37 @@ func TestConcurrentBarriersShareTheirQuestions(t *testing.T) {
 	}
 }
 
+func TestAnAnswerThatWasOvertakenByTheReaderIsNoLoss(t *testing.T) {
+	c, cfg := newCluster(t)
+	f := follow(t, cfg, nil, FollowerOptions{})
+	cl := newClient(t, cfg)
+	put(t, cl, cfg, schemas.Endpoint{ID: "a", EventTypes: []string{"*"}, Version: 1})
+	if err := f.Barrier(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end := f.tail.position()
+	c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		// The end is taken now, and its answer travels until more was written and read.
+		c.SleepControl(func() {
+			put(t, cl, cfg, schemas.Endpoint{ID: "b", EventTypes: []string{"*"}, Version: 1})
+			waitFor(t, "the record to be read", func() bool { return f.tail.position() > end })
+		})
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		part := kmsg.NewListOffsetsResponseTopicPartition()
+		part.Offset = end
+		topic := kmsg.NewListOffsetsResponseTopic()
+		topic.Topic, topic.Partitions = cfg.Names.Endpoints(), append(topic.Partitions, part)
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	if err := f.Barrier(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := f.Endpoint("b"); !ok {
+		t.Fatal("b was read and is not known: the topic was read again from its start")
+	}
+}
+
 func TestBarrierFailsAndFollowerIsStaleWhileTheBrokerIsAway(t *testing.T) {
 	c, cfg := newCluster(t)
 	f := follow(t, cfg, nil, FollowerOptions{})
