@@ -42,6 +42,8 @@ type Dispatcher struct {
 	work   context.Context // of every attempt; ends when a shutdown's patience does
 	cancel context.CancelCauseFunc
 
+	running sync.WaitGroup // goroutines that make attempts; none is added once lanes are closed
+
 	closing atomic.Bool
 	budget  atomic.Int64 // of the shutdown, ns
 	wound   sync.Once
@@ -63,13 +65,19 @@ func New(cfg Config, deps Deps) *Dispatcher {
 		woundUp:    make(chan struct{}),
 	}
 	d.work, d.cancel = context.WithCancelCause(context.Background()) //nolint:forbidigo // attempts outlive every caller; windUp ends them
-	d.lanes = newLanes(cfg, d, func(it *item) { go d.attempts(it) })
+	d.lanes = newLanes(cfg, d, func(it *item) { d.running.Go(func() { d.attempts(it) }) })
 	return d
 }
 
 // Run decides about endpoints that are unknown, disabled or deleted, and keeps
-// health records from being compacted away. It returns when ctx ends.
+// health records from being compacted away. When ctx ends, which is after the last
+// Drain, it cuts off the attempts that are still open and returns when none is.
 func (d *Dispatcher) Run(ctx context.Context) {
+	defer func() {
+		d.lanes.close()
+		d.cancel(errShutdown)
+		d.running.Wait()
+	}()
 	retell := time.NewTicker(retellEvery)
 	defer retell.Stop()
 	refresh := time.NewTicker(refreshEvery)

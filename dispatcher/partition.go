@@ -32,6 +32,9 @@ type Partition struct {
 	asked   chan struct{} // has an element while askers has some
 	room    chan struct{} // has an element when there may be room again
 	drained chan struct{} // closed when stopped and nothing is open
+
+	endReading context.CancelFunc // of hold
+	readEnded  chan struct{}      // closed when nobody reads it any more
 }
 
 // fullFor reports whether no more records of the partition may be taken in now.
@@ -201,7 +204,9 @@ func (p *Partition) Drain(ctx context.Context) {
 		}
 	}
 	p.d.lanes.stop(p)
+	p.endReading()
 	defer p.d.lanes.end(p)
+	defer func() { <-p.readEnded }() // it ends as soon as its read does, which our context ends
 	select {
 	case <-p.drained:
 	case <-ctx.Done():

@@ -99,9 +99,13 @@ func (d *Dispatcher) Assign(ctx context.Context, partition int32, src Source) *P
 func (d *Dispatcher) begin(ctx context.Context, partition int32, src Source, t Takeover) *Partition {
 	p := &Partition{
 		d: d, number: partition, src: src, held: map[*lane]struct{}{}, toHold: map[*item]struct{}{},
-		room: make(chan struct{}, 1), asked: make(chan struct{}, 1), drained: make(chan struct{}),
+		room: make(chan struct{}, 1), asked: make(chan struct{}, 1), drained: make(chan struct{}), readEnded: make(chan struct{}),
 	}
 	p.takeOver(t)
-	go p.readHold(ctx)
+	ctx, p.endReading = context.WithCancel(ctx)
+	go func() {
+		defer close(p.readEnded)
+		p.readHold(ctx)
+	}()
 	return p
 }
