@@ -32,6 +32,12 @@ type fault struct {
 	probed   time.Time
 	probe    *time.Timer
 
+	// While somebody is in doubt, who answers is noted too. A process may have a
+	// hundred thousand lanes, so none of this looks at all of them.
+	doubted  map[*lane]struct{}   // lanes that were well and could not be reached
+	answers  map[string]time.Time // by host, the last answer since there are doubted ones
+	doubting time.Time            // when one of them failed last
+
 	counted time.Time // the three below were taken then
 	failing int       // hosts that were well and cannot be reached
 	reached int       // hosts that have answered since the first of those failed
@@ -89,9 +95,7 @@ func (s *lanes) suspect(it *item, r *result, failed time.Time) (ours, decided bo
 	if !unreached(r) || it.unproven || it.lane.reached.After(failed) {
 		return false, true // it was connected, or was not well before, or is reached again
 	}
-	if it.lane.unreached.Before(failed) {
-		it.lane.unreached = failed
-	}
+	s.doubt(it.lane, failed)
 	s.weigh(now)
 	switch {
 	case now.Sub(f.first) >= doubtLeast && f.failing >= faultLeast && f.failing > f.reached:
@@ -105,6 +109,21 @@ func (s *lanes) suspect(it *item, r *result, failed time.Time) (ours, decided bo
 	return false, now.Sub(failed) >= doubtMost
 }
 
+// doubt notes that a lane which was well could not be reached.
+func (s *lanes) doubt(l *lane, failed time.Time) {
+	f := &s.fault
+	if f.doubted == nil {
+		f.doubted, f.answers = map[*lane]struct{}{}, map[string]time.Time{}
+	}
+	if l.unreached.Before(failed) {
+		l.unreached = failed
+	}
+	f.doubted[l] = struct{}{}
+	if f.doubting.Before(failed) {
+		f.doubting = failed
+	}
+}
+
 // weigh counts hosts by what was seen of them last.
 func (s *lanes) weigh(now time.Time) {
 	f := &s.fault
@@ -112,22 +131,25 @@ func (s *lanes) weigh(now time.Time) {
 		return
 	}
 	f.counted, f.first = now, now
-	failing, reached := map[string]bool{}, map[string]bool{}
-	for _, l := range s.byID {
-		if l.unreached.After(l.reached) && now.Sub(l.unreached) < faultWindow {
-			failing[l.host()] = true
-			if l.unreached.Before(f.first) {
-				f.first = l.unreached
-			}
+	failing := map[string]bool{}
+	for l := range f.doubted {
+		if !l.unreached.After(l.reached) || now.Sub(l.unreached) >= faultWindow {
+			delete(f.doubted, l)
+			continue
+		}
+		failing[l.host()] = true
+		if l.unreached.Before(f.first) {
+			f.first = l.unreached
 		}
 	}
-	for _, l := range s.byID {
-		if l.reached.After(f.first) {
-			reached[l.host()] = true
-			delete(failing, l.host())
+	for host, at := range f.answers {
+		if at.After(f.first) {
+			delete(failing, host)
+		} else {
+			delete(f.answers, host)
 		}
 	}
-	f.failing, f.reached = len(failing), len(reached)
+	f.failing, f.reached = len(failing), len(f.answers)
 }
 
 func (l *lane) host() string {
@@ -163,13 +185,23 @@ func (s *lanes) silent(now time.Time) bool {
 func (s *lanes) answered(l *lane, now time.Time) {
 	l.reached = now
 	f := &s.fault
+	if len(f.doubted) > 0 {
+		if now.Sub(f.doubting) < faultWindow {
+			f.answers[l.host()] = now
+		} else {
+			clear(f.doubted)
+			clear(f.answers)
+		}
+	}
 	if f.cutSince.IsZero() {
 		return
 	}
 	s.d.Logger.Warn("endpoints can be reached again; sending goes on", "after", now.Sub(f.cutSince))
 	f.cutSince, f.cutEnded = time.Time{}, now
 	f.probe.Stop()
-	for _, l := range s.byID {
+	for l := range f.doubted {
 		l.unreached = time.Time{}
 	}
+	clear(f.doubted)
+	clear(f.answers)
 }
