@@ -63,13 +63,19 @@ type mark struct {
 // row counts failures without a success between them. Attempts that began before
 // the first of them failed count once, so that one restart of a receiver with ten
 // requests open is one failure; but a round in which every attempt timed out is as
-// good as five, because that is what a hanging endpoint looks like.
+// good as five, because that is what a hanging endpoint looks like. A round of one is
+// as good as three: an idle endpoint that has not answered once gets a second chance
+// at once, and no more, for each costs a slot for the whole timeout.
 type row struct {
 	count    int
 	first    time.Time // when the first of them failed
-	open     int       // of the first round, attempts that have not finished
+	round    int       // attempts of the first round
+	open     int       // of those, the ones that have not finished
 	timeouts bool      // all of that round that finished timed out
 }
+
+// tripLone is what a round counts for that was one attempt and timed out.
+const tripLone = 3
 
 // BreakerState names a state as metrics and people do.
 type BreakerState string
@@ -206,16 +212,20 @@ func (b *breaker) count(s signal, started, now time.Time, inFlight int) {
 func (r *row) add(s signal, started, now time.Time, inFlight int) {
 	switch {
 	case r.count == 0:
-		r.count, r.first, r.open, r.timeouts = 1, now, inFlight, true
+		r.count, r.first, r.round, r.open, r.timeouts = 1, now, 1+inFlight, inFlight, true
 	case started.Before(r.first): // of the first round
 		r.open--
 	default:
 		r.count++
-		r.open, r.timeouts = 0, true // alone: its lane is unproven
+		r.round, r.open, r.timeouts = 1, 0, true // alone: its lane is unproven
 	}
 	r.timeouts = r.timeouts && s == signalTimeout
-	if r.open <= 0 && r.timeouts {
+	switch {
+	case r.open > 0 || !r.timeouts:
+	case r.round > 1:
 		r.count = max(r.count, tripInARow)
+	default:
+		r.count += tripLone - 1
 	}
 }
 

@@ -95,6 +95,18 @@ func TestOneRestartWithTenOpenRequestsIsOneFailure(t *testing.T) {
 	})
 }
 
+func TestOneTimeoutOfAnIdleEndpointDoesNotOpenItAndASecondInARowDoes(t *testing.T) {
+	withBreaker(t, func(t *testing.T, o *outcomes) {
+		if n := o.each(1, signalTimeout, time.Hour); n != 0 {
+			t.Fatal("it opened after one")
+		}
+		o.each(1, signalSuccess, time.Hour)
+		if n := o.each(3, signalTimeout, time.Hour); n != 2 {
+			t.Errorf("it opened after %d, want 2", n)
+		}
+	})
+}
+
 func TestHalfOfTheLastHundredOpensIt(t *testing.T) {
 	withBreaker(t, func(t *testing.T, o *outcomes) {
 		for i := range 19 {
