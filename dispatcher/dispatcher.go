@@ -115,6 +115,9 @@ func (d *Dispatcher) attempt(it *item) *item {
 	if !it.part.src.Owned() {
 		return d.putBack(it, interruptedFor(leaseRetry))
 	}
+	if d.Hooks.Attempting != nil {
+		it.span = d.Hooks.Attempting(&it.d, ep)
+	}
 	r := d.sender.post(d.work, it, ep)
 	v := judge(ep.Schedule.Final, &r)
 	if v.outcome != schemas.OutcomeDelivered && it.part.src.FrozenSince(r.started) {
@@ -124,6 +127,10 @@ func (d *Dispatcher) attempt(it *item) *item {
 	}
 	if mayBeOurs(&r) && d.ourFault(it, &r) {
 		v = verdict{outcome: schemas.OutcomeInterrupted}
+	}
+	if it.span != nil {
+		it.span.End(r.status, r.class, v.outcome == schemas.OutcomeInterrupted)
+		it.span = nil
 	}
 	if v.outcome == schemas.OutcomeInterrupted {
 		d.interrupted(it, &r)

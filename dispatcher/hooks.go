@@ -92,8 +92,22 @@ type (
 	}
 )
 
+// Span follows one POST through somebody else's tracing.
+type Span struct {
+	// Traceparent and Tracestate are the W3C trace context that the request carries
+	// in place of the producer's.
+	Traceparent, Tracestate string
+	// End is called once, when the answer is in or has failed to come: the status, 0
+	// for none, and what went wrong, empty for nothing. interrupted: the attempt does
+	// not count.
+	End func(status int, class schemas.ErrorClass, interrupted bool)
+}
+
 // Hooks observe; each may be nil and none may block.
 type Hooks struct {
+	// Attempting sees every attempt before its request is made and returns the span
+	// that follows it. d is the hook's until it returns: it may set d.Trace.
+	Attempting func(d *schemas.Delivery, ep *Endpoint) *Span
 	// Attempted sees every attempt record, after its outcome and before its acks.
 	Attempted func(a *schemas.Attempt)
 	// Duplicate counts copies that were dropped before they were POSTed.

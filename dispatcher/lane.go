@@ -30,6 +30,7 @@ type item struct {
 	unproven   bool      // its lane was unproven then
 	ep         *Endpoint // what its lane used then
 	ticket     ticket    // of the breaker
+	span       *Span     // nil: nobody follows it
 	prev, next *item     // neighbours among the lane's open attempts, in order of their start
 }
 

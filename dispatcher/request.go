@@ -34,8 +34,9 @@ func (s *sender) request(ctx context.Context, it *item, ep *Endpoint, now time.T
 	if !ep.NoCEHeaders && !d.Event.Structured {
 		h.setEvent(&d.Event)
 	}
-	h.setProducers("Traceparent", d.Traceparent)
-	h.setProducers("Tracestate", d.Tracestate)
+	traceparent, tracestate := it.traceContext()
+	h.setProducers("Traceparent", traceparent)
+	h.setProducers("Tracestate", tracestate)
 	if len(ep.ForwardHeaders) > 0 {
 		for _, e := range d.Extra {
 			if v := string(e.Value); ep.ForwardHeaders[e.Key] && httpguts.ValidHeaderFieldValue(v) {
@@ -61,6 +62,14 @@ func (s *sender) request(ctx context.Context, it *item, ep *Endpoint, now time.T
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(d.Payload)), nil }
 	req.Body, _ = req.GetBody()
 	return req, nil
+}
+
+// traceContext is the span's that follows the attempt, else the producer's.
+func (it *item) traceContext() (traceparent, tracestate string) {
+	if it.span != nil {
+		return it.span.Traceparent, it.span.Tracestate
+	}
+	return it.d.Traceparent, it.d.Tracestate
 }
 
 // ownHeaders is how many headers of ours a request has at most, those of a scheme

@@ -64,7 +64,7 @@ func revive(e *Entry, run, toEndpoint string, now time.Time) schemas.Delivery {
 	d := schemas.Delivery{
 		EndpointID: l.EndpointID, Event: l.Event, Payload: l.Payload, Origin: l.Origin,
 		Generation: l.Generation + 1, Enqueued: now.UTC().Truncate(time.Millisecond), Run: run,
-		ResendOf: l.ResendOf, Traceparent: l.Traceparent, Tracestate: l.Tracestate,
+		ResendOf: l.ResendOf, Traceparent: l.Traceparent, Tracestate: l.Tracestate, Trace: l.Trace,
 	}
 	if toEndpoint != "" && toEndpoint != l.EndpointID {
 		d.EndpointID, d.ResendOf = toEndpoint, l.ID()

@@ -211,7 +211,7 @@ func (it *held) inFlight() int64 { return it.size + writeOverhead }
 func sizeOf(d *schemas.Delivery) int64 {
 	e := &d.Event
 	n := heldOverhead + len(d.EndpointID) + len(d.Payload) + len(d.Error) + len(d.Origin.Topic) + len(e.ID) + len(e.Source) +
-		len(e.Type) + len(e.Subject) + len(e.ContentType) + len(d.Traceparent) + len(d.Tracestate)
+		len(e.Type) + len(e.Subject) + len(e.ContentType) + len(d.Traceparent) + len(d.Tracestate) + len(d.Trace)
 	for _, h := range d.Extra {
 		n += len(h.Key) + len(h.Value) + 40
 	}

@@ -47,6 +47,7 @@ type Delivery struct {
 
 	Traceparent string
 	Tracestate  string
+	Trace       string // W3C traceparent of the last span that Milena made for it; empty: none
 
 	Extra []Header // the producer's other headers, in order
 }

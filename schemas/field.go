@@ -22,6 +22,7 @@ const (
 	fieldErrorClass
 	fieldError
 	fieldRun
+	fieldTrace
 	fieldResendOf
 	fieldReason
 	fieldPayload
@@ -113,6 +114,8 @@ func milenaField(key string) field {
 		return fieldError
 	case HeaderRun:
 		return fieldRun
+	case HeaderTrace:
+		return fieldTrace
 	case HeaderResendOf:
 		return fieldResendOf
 	case HeaderClaim:

@@ -83,6 +83,7 @@ func genDelivery() *rapid.Generator[schemas.Delivery] {
 			Error:        schemas.CleanError(genMaybe(rapid.String()).Draw(t, "error")),
 			Run:          genMaybe(rapid.StringMatching(`[a-z0-9-]{1,40}`)).Draw(t, "run"),
 			Traceparent:  genMaybe(genText()).Draw(t, "traceparent"),
+			Trace:        genMaybe(rapid.StringMatching(`00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]`)).Draw(t, "trace"),
 			Tracestate:   genMaybe(genText()).Draw(t, "tracestate"),
 			Extra:        genExtra().Draw(t, "extra"),
 		}

@@ -37,6 +37,7 @@ const (
 	HeaderErrorClass   = "milena-error-class"   // see ErrorClass
 	HeaderError        = "milena-error"         // at most 256 bytes of UTF-8
 	HeaderRun          = "milena-run"           // id of the run that wrote it
+	HeaderTrace        = "milena-trace"         // W3C traceparent of the last span that Milena made for the delivery; only while traces are on
 	HeaderResendOf     = "milena-resend-of"     // delivery id of which this is a resend
 	HeaderClaim        = "milena-claim"         // hold: claim number of the owner that appended it
 	HeaderReason       = "milena-reason"        // dlq: see Reason

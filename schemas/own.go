@@ -40,6 +40,9 @@ func (p *parser) readOwn() {
 	d.Error = CleanError(p.text[fieldError])
 	d.ErrorClass = ErrorClass(p.word(fieldErrorClass, HeaderErrorClass))
 	d.Run = p.word(fieldRun, HeaderRun)
+	if v := p.text[fieldTrace]; len(v) <= maxWord && isASCIIWord(v) { // a bad one costs a link between spans
+		d.Trace = v
+	}
 	if v := p.text[fieldResendOf]; v != "" {
 		if _, _, err := ParseDeliveryID(v); err != nil {
 			p.unreadable(fieldResendOf, HeaderResendOf, "want a delivery id")

@@ -26,7 +26,7 @@ type headerWriter struct {
 }
 
 // maxOwnHeaders is the number of headers that a delivery can have beside Extra.
-const maxOwnHeaders = 25
+const maxOwnHeaders = 26
 
 const numberLen = 20 // of any int64
 
@@ -34,7 +34,7 @@ func newHeaderWriter(d *Delivery, more int) headerWriter {
 	e := &d.Event
 	text := len(e.ID) + len(e.Source) + len(e.Type) + len(e.Time) + len(e.Subject) + len(e.Tenant) +
 		len(e.SpecVersion) + len(e.ContentType) + len(d.Traceparent) + len(d.Tracestate) + len(d.ErrorClass) +
-		min(len(d.Error), MaxErrorLen) + len(d.Run) + len(d.ResendOf) + len(d.Origin.Topic)
+		min(len(d.Error), MaxErrorLen) + len(d.Run) + len(d.Trace) + len(d.ResendOf) + len(d.Origin.Topic)
 	return headerWriter{
 		headers: make([]Header, 0, maxOwnHeaders+more+len(d.Extra)),
 		buf:     make([]byte, 0, text+more*numberLen+14*numberLen),
@@ -71,6 +71,7 @@ func (w *headerWriter) delivery(d *Delivery) {
 	w.text(HeaderErrorClass, string(d.ErrorClass))
 	w.text(HeaderError, CleanError(d.Error))
 	w.text(HeaderRun, d.Run)
+	w.text(HeaderTrace, d.Trace)
 }
 
 func (w *headerWriter) done(d *Delivery) []Header { return append(w.headers, d.Extra...) }
