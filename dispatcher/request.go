@@ -5,12 +5,9 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
-	"github.com/milena-project/milena/schemas"
+	"github.com/milena-project/milena/internal/request"
 )
 
 // request builds the POST of a delivery as it is now: the endpoint's current URL,
@@ -23,35 +20,16 @@ import (
 func (s *sender) request(ctx context.Context, it *item, ep *Endpoint, now time.Time) (*http.Request, error) {
 	d := &it.d
 	deliveryID, messageID := it.names()
-	h := newHeaders(ownHeaders + len(ep.Header))
-	h.set("Content-Type", "application/json")
-	h.setProducers("Content-Type", d.Event.ContentType)
-	h.set("User-Agent", s.userAgent)
-	h.set("Milena-Delivery-Id", deliveryID)
-	h.set("Milena-Attempt", strconv.Itoa(d.Attempt+1))
-	// net/http adds Accept-Encoding of its own unless compression is off in the
-	// transport; internal/egress turns it off.
-	if !ep.NoCEHeaders && !d.Event.Structured {
-		h.setEvent(&d.Event)
-	}
 	traceparent, tracestate := it.traceContext()
-	h.setProducers("Traceparent", traceparent)
-	h.setProducers("Tracestate", tracestate)
-	if len(ep.ForwardHeaders) > 0 {
-		for _, e := range d.Extra {
-			if v := string(e.Value); ep.ForwardHeaders[e.Key] && httpguts.ValidHeaderFieldValue(v) {
-				h.Header.Add(e.Key, v)
-			}
-		}
-	}
-	for name, values := range ep.Header {
-		h.Header[name] = values
-	}
-	if err := ep.Signer.Sign(h.Header, messageID, now, d.Payload); err != nil {
+	post := request.Post{Delivery: d, DeliveryID: deliveryID, MessageID: messageID, Attempt: d.Attempt + 1, UserAgent: s.userAgent,
+		Traceparent: traceparent, Tracestate: tracestate,
+		Own: ep.Header, Forward: ep.ForwardHeaders, NoCEHeaders: ep.NoCEHeaders, Signer: ep.Signer}
+	h, err := post.Headers(now)
+	if err != nil {
 		return nil, err
 	}
 	req := new(http.Request).WithContext(ctx)
-	req.Method, req.URL, req.Host, req.Header = http.MethodPost, ep.URL, ep.URL.Host, h.Header
+	req.Method, req.URL, req.Host, req.Header = http.MethodPost, ep.URL, ep.URL.Host, h
 	req.Proto, req.ProtoMajor, req.ProtoMinor = "HTTP/1.1", 1, 1
 	req.ContentLength = int64(len(d.Payload))
 	if len(d.Payload) == 0 {
@@ -70,53 +48,4 @@ func (it *item) traceContext() (traceparent, tracestate string) {
 		return it.span.Traceparent, it.span.Tracestate
 	}
 	return it.d.Traceparent, it.d.Tracestate
-}
-
-// ownHeaders is how many headers of ours a request has at most, those of a scheme
-// that signs included.
-const ownHeaders = 16
-
-// headers is an http.Header whose values stand in one block: a request has a dozen,
-// and each would be an allocation of its own.
-type headers struct {
-	http.Header
-
-	values []string
-}
-
-func newHeaders(n int) headers {
-	return headers{Header: make(http.Header, n), values: make([]string, 0, ownHeaders)}
-}
-
-// set sets a header whose name is in canonical form already.
-func (h *headers) set(canonicalName, value string) {
-	h.values = append(h.values, value)
-	last := len(h.values)
-	h.Header[canonicalName] = h.values[last-1 : last : last]
-}
-
-// setEvent adds the CloudEvents HTTP binding's binary mode headers.
-func (h *headers) setEvent(e *schemas.Event) {
-	h.set("Ce-Id", schemas.CEHTTPValue(e.ID))
-	h.set("Ce-Source", schemas.CEHTTPValue(e.Source))
-	h.set("Ce-Type", schemas.CEHTTPValue(e.Type))
-	version := e.SpecVersion
-	if version == "" {
-		version = "1.0"
-	}
-	h.setProducers("Ce-Specversion", version)
-	if e.Time != "" {
-		h.set("Ce-Time", schemas.CEHTTPValue(e.Time))
-	}
-	if e.Subject != "" {
-		h.set("Ce-Subject", schemas.CEHTTPValue(e.Subject))
-	}
-}
-
-// setProducers sets a header to what a producer wrote, unless that is empty or no
-// header value at all (RFC 9110, section 5.5): an odd header costs itself only.
-func (h *headers) setProducers(canonicalName, value string) {
-	if value != "" && httpguts.ValidHeaderFieldValue(value) {
-		h.set(canonicalName, value)
-	}
 }

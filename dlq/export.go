@@ -13,6 +13,8 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -170,7 +172,23 @@ func (s *Store) ExportFile(ctx context.Context, name string, sel *Selection, f F
 	if err = file.Close(); err != nil {
 		return err
 	}
-	return os.Rename(part, name)
+	if err = os.Rename(part, name); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(name))
+}
+
+// syncDir makes a rename durable: without it a power cut may take the name of a file
+// whose letters were discarded meanwhile.
+func syncDir(name string) error {
+	if runtime.GOOS == "windows" {
+		return nil // a directory cannot be opened there, and NTFS journals the rename
+	}
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // resumedName is the name of the export of what was left when a discard went on.

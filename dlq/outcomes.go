@@ -60,7 +60,7 @@ type follower struct {
 	counts  map[string]*OutcomeCounts
 	names   []string
 	indexes map[string]int32
-	firsts  map[string]bool // endpoints of which all so far were delivered at the first attempt
+	firsts  map[string]bool // of canaries: whether all of an endpoint were delivered at the first attempt
 	waiting map[uint64]bool // canaries without an outcome
 	changed time.Time
 }
@@ -182,13 +182,17 @@ func (f *follower) take(a *schemas.Attempt) {
 	f.changed = time.Now()
 	if f.waiting[h] {
 		delete(f.waiting, h)
+		if a.Outcome == schemas.OutcomeDuplicate {
+			return // it says nothing of the endpoint
+		}
 		good, known := f.firsts[a.EndpointID]
 		f.firsts[a.EndpointID] = (good || !known) && a.Outcome == schemas.OutcomeDelivered
 	}
 }
 
-// first waits until every letter that was noted has had an attempt, and says of
-// which endpoints all were delivered. Those without an outcome in time are not.
+// first waits until every letter that was noted since the last call has had an
+// attempt, and says of which endpoints all were delivered and of which not. Those
+// without an outcome in time were not; of a duplicate nothing is said.
 func (f *follower) first(ctx context.Context, limit time.Duration) (map[string]bool, error) {
 	if limit <= 0 {
 		limit = canaryWait
@@ -201,7 +205,13 @@ func (f *follower) first(ctx context.Context, limit time.Duration) (map[string]b
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.firsts), nil
+	for h := range f.waiting {
+		f.firsts[f.names[f.open[h].endpoint]] = false
+	}
+	told := f.firsts
+	f.firsts = map[string]bool{}
+	clear(f.waiting)
+	return told, nil
 }
 
 var errTime = errors.New("time is up")

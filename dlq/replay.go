@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -45,9 +44,13 @@ func (r *runner) replay(ctx context.Context, outcomes *follower) error {
 		return r.store.explain(err, r.store.names.Deliveries(), "Write")
 	}
 	rp := &replayer{runner: r, partitions: n, outcomes: outcomes, sent: map[place]struct{}{}}
+	at := maps.Clone(rp.plan.Snapshot)
+	if err := rp.lookAtOthers(ctx, at); err != nil { // a prompt may have stood for an hour
+		return rp.store.explain(err, rp.store.topic, "Read")
+	}
 	side, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { rp.watchOthers(side) })
+	wg.Go(func() { rp.watchOthers(side, at) })
 	defer wg.Wait()
 	defer end()
 	if r.plan.Job.Canary {
@@ -118,7 +121,7 @@ func (rp *replayer) pass(ctx context.Context, offsets map[int32][]int64, q *queu
 		if rp.refuse(e) {
 			return nil
 		}
-		at, ok := rp.pace.slot(rp.target(e), time.Now())
+		at, ok := rp.pace.slot(rp.targetOf(e.EndpointID), time.Now())
 		if !ok {
 			mu.Lock()
 			left[e.Partition] = append(left[e.Partition], e.Offset)
@@ -130,11 +133,12 @@ func (rp *replayer) pass(ctx context.Context, offsets map[int32][]int64, q *queu
 	return left, err
 }
 
-func (rp *replayer) target(e *Entry) string {
+// targetOf is where the letters of an endpoint go.
+func (rp *replayer) targetOf(endpoint string) string {
 	if to := rp.plan.Job.ToEndpoint; to != "" {
 		return to
 	}
-	return e.EndpointID
+	return endpoint
 }
 
 // refuse reports whether a letter is not to be written, and counts why if that was
@@ -232,18 +236,17 @@ func (rp *replayer) isGone(e *Entry) bool {
 // watchOthers reads what is written to the topic meanwhile: a letter that another
 // run settles is not replayed a second time, also when that was long ago by the time
 // its turn comes.
-func (rp *replayer) watchOthers(ctx context.Context) {
-	at := maps.Clone(rp.plan.Snapshot)
+func (rp *replayer) watchOthers(ctx context.Context, at Snapshot) {
 	tick := time.NewTicker(goneEvery)
 	defer tick.Stop()
 	for {
-		if err := rp.lookAtOthers(ctx, at); err != nil && ctx.Err() == nil {
-			rp.store.log.Warn("what others settle cannot be read, trying again", "run", rp.run.ID, "err", err)
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if err := rp.lookAtOthers(ctx, at); err != nil && ctx.Err() == nil {
+			rp.store.log.Warn("what others settle cannot be read, trying again", "run", rp.run.ID, "err", err)
 		}
 	}
 }
@@ -283,50 +286,6 @@ func carries(headers []schemas.Header, key string, value []byte) bool {
 		}
 	}
 	return false
-}
-
-// canaries sends the oldest letter of each endpoint and waits for what its first
-// attempt comes to. Endpoints where it was not delivered get no more.
-func (rp *replayer) canaries(ctx context.Context) error {
-	first := map[int32][]int64{}
-	for _, id := range slices.Sorted(maps.Keys(rp.plan.Shares)) {
-		share := rp.plan.Shares[id]
-		if rp.plan.skips(id) == "" {
-			first[share.part] = append(first[share.part], share.first)
-			rp.sent[place{share.part, share.first}] = struct{}{}
-			if rp.plan.Job.ToEndpoint != "" {
-				break // all go to one endpoint: one is enough
-			}
-		}
-	}
-	for p := range first {
-		slices.Sort(first[p])
-	}
-	rp.outcomes.note(true)
-	if err := rp.all(ctx, first, rp.write); err != nil {
-		return err
-	}
-	if err := rp.drain(ctx); err != nil {
-		return err
-	}
-	rp.waiting.Store(true)
-	delivered, err := rp.outcomes.first(ctx, rp.opts.CanaryWait)
-	rp.waiting.Store(false)
-	if err != nil {
-		return fmt.Errorf("waiting for the canaries: %w", err)
-	}
-	rp.outcomes.note(rp.opts.Wait)
-	rp.mu.Lock()
-	defer rp.mu.Unlock()
-	rp.failed = map[string]bool{}
-	for id := range rp.plan.Shares {
-		target := id
-		if rp.plan.Job.ToEndpoint != "" {
-			target = rp.plan.Job.ToEndpoint
-		}
-		rp.failed[id] = !delivered[target]
-	}
-	return nil
 }
 
 // detach makes an entry whose bytes are its own, so that a letter that waits does not

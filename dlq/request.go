@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/internal/request"
 	"github.com/milena-project/milena/schemas"
-	"github.com/milena-project/milena/signer"
 )
 
 // Endpoint finds an endpoint of the registry; nil if there is none.
@@ -24,45 +24,28 @@ func (s *Store) Endpoint(ctx context.Context, id string) (*schemas.Endpoint, err
 }
 
 // RequestHeaders are the headers of the POST that a replay of the letter would lead
-// to now, for a person who repeats it by hand. Without a key ring (nil) there is no
-// signature, and signed is false.
-func RequestHeaders(l *schemas.Letter, ep *schemas.Endpoint, ring *registry.KeyRing, now time.Time) (h http.Header, signed bool, err error) {
-	h = http.Header{}
-	e := &l.Event
-	h.Set("Content-Type", "application/json")
-	if e.ContentType != "" {
-		h.Set("Content-Type", e.ContentType)
+// to now, for a person who repeats it by hand: those of the dispatcher, by the same
+// code. Without a key ring (nil) there is no signature and no authorization, and
+// whole is false.
+func RequestHeaders(l *schemas.Letter, ep *schemas.Endpoint, ring *registry.KeyRing, userAgent string, now time.Time) (h http.Header, whole bool, err error) {
+	post := request.Post{Delivery: &l.Delivery, DeliveryID: l.ID(), MessageID: l.MessageID(), Attempt: 1, UserAgent: userAgent,
+		Traceparent: l.Traceparent, Tracestate: l.Tracestate, Forward: request.Forwarded(ep), NoCEHeaders: ep.NoCEHeaders}
+	open := func(string, string) (string, error) { return "", errNoRing }
+	if ring != nil {
+		open = ring.Open
 	}
-	h.Set("Milena-Delivery-Id", l.ID())
-	h.Set("Milena-Attempt", strconv.Itoa(1))
-	if !ep.NoCEHeaders && !e.Structured {
-		for name, value := range map[string]string{"Ce-Id": e.ID, "Ce-Source": e.Source, "Ce-Type": e.Type, "Ce-Time": e.Time,
-			"Ce-Subject": e.Subject, "Ce-Specversion": e.SpecVersion} {
-			if value != "" {
-				h.Set(name, schemas.CEHTTPValue(value))
-			}
-		}
+	post.Own, err = request.OwnHeaders(ep, open)
+	if err == nil && ring != nil {
+		post.Signer, err = request.SignerOf(ep, open)
 	}
-	for _, p := range ep.Headers {
-		h.Set(p.Name, p.Value)
+	if err != nil && ring != nil {
+		return nil, false, fmt.Errorf("the secrets of endpoint %s: %w", ep.ID, err)
 	}
-	if ring == nil {
-		return h, false, nil
-	}
-	var keys []signer.Key
-	for _, secret := range ep.Secrets {
-		open, err := ring.Open(ep.ID, secret.Sealed)
-		if err != nil {
-			return h, false, fmt.Errorf("the secret of endpoint %s: %w", ep.ID, err)
-		}
-		keys = append(keys, signer.Key{Secret: open, ExpiresAt: secret.ExpiresAt})
-	}
-	sign, err := signer.New(ep.Signing, keys)
-	if err != nil {
-		return h, false, fmt.Errorf("signing for endpoint %s: %w", ep.ID, err)
-	}
-	return h, true, sign.Sign(h, l.MessageID(), now, l.Payload)
+	h, err = post.Headers(now)
+	return h, ring != nil, err
 }
+
+var errNoRing = errors.New("there is no key ring")
 
 // Pretty is a payload for a person: JSON is indented, without reordering or rounding
 // anything; false for what is no JSON.

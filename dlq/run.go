@@ -78,18 +78,18 @@ type runner struct {
 // shell), ErrTaken, *BusyError and the end of ctx can be told apart with errors.Is.
 func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Options) (Report, error) {
 	r := &runner{store: s, runs: runs, plan: plan, opts: opts, skipped: map[string]int64{}}
+	w, err := s.newWriter() // before the claim: what cannot write must not keep others out
+	if err != nil {
+		return Report{}, err
+	}
+	r.writer = w
 	if err := r.claim(ctx); err != nil {
-		return Report{}, s.explain(err, s.names.Runs(), "Write")
+		return Report{}, errors.Join(s.explain(err, s.names.Runs(), "Write"), w.Close(ctx))
 	}
 	maps.Copy(r.skipped, plan.Skip)
 	if opts.Started != nil {
 		opts.Started(r.run)
 	}
-	w, err := s.newWriter()
-	if err != nil {
-		return Report{Run: r.run}, err
-	}
-	r.writer = w
 	work, stop := context.WithCancelCause(ctx)
 	r.stop = stop
 	r.room = semaphore.NewWeighted(inFlightBytes)

@@ -154,3 +154,24 @@ func TestShowJoinsAllDeaths(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What cannot write must not keep others from the same endpoints for half a minute.
+func TestARunThatCannotWriteIsNotClaimed(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(3, "ep_1")
+	broken := w.open()
+	wrong := errors.New("no certificate")
+	broken.newWriter = func() (writer, error) { return nil, wrong }
+	plan := w.plan(Job{})
+	runs := w.runs()
+	if rep, err := broken.Execute(w.ctx(), plan, runs, Options{}); !errors.Is(err, wrong) || rep.Run.ID != "" {
+		t.Errorf("%+v %v", rep, err)
+	}
+	if list, err := runs.List(w.ctx()); err != nil || len(list) != 0 {
+		t.Errorf("%+v %v", list, err)
+	}
+	if rep, err := w.store.Execute(w.ctx(), plan, runs, Options{}); err != nil || rep.Settled != 3 {
+		t.Errorf("%+v %v", rep, err)
+	}
+}

@@ -153,12 +153,12 @@ func (r *dlqRun) showCurl(d *dlq.Death) error {
 	if err != nil {
 		return err
 	}
-	headers, signed, err := dlq.RequestHeaders(&d.Letter, ep, keys, time.Now())
+	headers, whole, err := dlq.RequestHeaders(&d.Letter, ep, keys, "Milena/"+readVersion().Version, time.Now())
 	if err != nil {
 		return err
 	}
-	if !signed {
-		r.notef("milena: without a key ring (MILENA_KEYRING) the request is not signed")
+	if !whole {
+		r.notef("milena: without a key ring (MILENA_KEYRING) the request has no signature and no authorization")
 	}
 	r.printf("%s\n", curlOf(ep.URL, headers, d.Payload))
 	return nil
@@ -171,7 +171,11 @@ func curlOf(url string, headers http.Header, body []byte) string {
 	b.WriteString("printf %s " + quote(base64.StdEncoding.EncodeToString(body)) + " | base64 -d | curl --request POST " + quote(url))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		for _, value := range headers[name] {
-			b.WriteString(" \\\n  --header " + quote(strings.ToLower(name)+": "+value))
+			line := strings.ToLower(name) + ": " + value
+			if value == "" {
+				line = strings.ToLower(name) + ";" // with a colon curl would leave it out
+			}
+			b.WriteString(" \\\n  --header " + quote(line))
 		}
 	}
 	b.WriteString(" \\\n  --data-binary @-")

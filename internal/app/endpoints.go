@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,9 +9,9 @@ import (
 
 	"github.com/milena-project/milena/dispatcher"
 	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/internal/request"
 	"github.com/milena-project/milena/retrytopics"
 	"github.com/milena-project/milena/schemas"
-	"github.com/milena-project/milena/signer"
 )
 
 // endpoints makes the registry's records ready for sending.
@@ -51,12 +50,9 @@ func (e endpoints) Barrier(done <-chan struct{}) error {
 // before it asks again.
 const barrierTimeout = 5 * time.Second
 
-// opener decrypts a sealed secret of an endpoint.
-type opener func(endpointID, sealed string) (string, error)
-
 // prepare never fails: an endpoint whose secrets cannot be used signs nothing, and
 // its attempts say why.
-func prepare(rec *schemas.Endpoint, open opener, maxAge time.Duration) *dispatcher.Endpoint {
+func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration) *dispatcher.Endpoint {
 	ep := &dispatcher.Endpoint{
 		ID: rec.ID, Tenant: rec.Tenant, State: rec.State, Version: rec.Version,
 		MaxInFlight: rec.MaxInFlight, Timeout: time.Duration(rec.Timeout), RateLimit: rec.RateLimit,
@@ -76,15 +72,10 @@ func prepare(rec *schemas.Endpoint, open opener, maxAge time.Duration) *dispatch
 	ep.LogURL = logURL.String()
 	ep.Schedule = prepareSchedule(rec.Retry, maxAge)
 	ep.Signer = prepareSigner(rec, open)
-	if ep.Header, err = ownHeaders(rec, open); err != nil {
+	if ep.Header, err = request.OwnHeaders(rec, open); err != nil {
 		ep.Signer = broken{err}
 	}
-	if len(rec.ForwardHeaders) > 0 {
-		ep.ForwardHeaders = make(map[string]bool, len(rec.ForwardHeaders))
-		for _, h := range rec.ForwardHeaders {
-			ep.ForwardHeaders[h] = true
-		}
-	}
+	ep.ForwardHeaders = request.Forwarded(rec)
 	return ep
 }
 
@@ -99,45 +90,12 @@ func prepareSchedule(retry schemas.Retry, maxAge time.Duration) schedule {
 	return schedule{policy}
 }
 
-func prepareSigner(rec *schemas.Endpoint, open opener) dispatcher.Signer {
-	keys := make([]signer.Key, 0, len(rec.Secrets))
-	for _, s := range rec.Secrets {
-		text, err := open(rec.ID, s.Sealed)
-		if err != nil {
-			return broken{err}
-		}
-		keys = append(keys, signer.Key{Secret: text, ExpiresAt: s.ExpiresAt})
-	}
-	s, err := signer.New(rec.Signing, keys)
+func prepareSigner(rec *schemas.Endpoint, open request.Opener) dispatcher.Signer {
+	s, err := request.SignerOf(rec, open)
 	if err != nil {
 		return broken{err}
 	}
 	return s
-}
-
-func ownHeaders(rec *schemas.Endpoint, open opener) (http.Header, error) {
-	h := http.Header{}
-	for _, p := range rec.Headers {
-		h.Add(p.Name, p.Value)
-	}
-	if rec.Auth == nil {
-		return h, nil
-	}
-	if rec.Auth.Bearer != "" {
-		token, err := open(rec.ID, rec.Auth.Bearer)
-		if err != nil {
-			return nil, err
-		}
-		h.Set("Authorization", "Bearer "+token)
-	}
-	if b := rec.Auth.Basic; b != nil {
-		password, err := open(rec.ID, b.Password)
-		if err != nil {
-			return nil, err
-		}
-		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(b.User+":"+password)))
-	}
-	return h, nil
 }
 
 // broken is the signer of an endpoint whose secrets cannot be used.
