@@ -117,6 +117,7 @@ func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
 	if h := l.held; h != nil && h.tracker != nil {
 		next, last := h.tracker.Watermark(), h.last
 		rec.Next, rec.Last, rec.Held = &next, &last, h.count()
+		rec.HeldSince = h.since.UnixMilli()
 		h.told = h.tracker.Changes()
 		for from, to := range h.tracker.EachDone {
 			if len(rec.Done) == mostDone {

@@ -19,14 +19,14 @@ type held struct {
 	told     uint64           // tracker.Changes() as of the last health record
 	last     int64            // its last record that may exist; -1: none
 
-	appending int     // appends that are not acknowledged
-	ahead     int     // records above searched that we appended ourselves
-	before    int64   // end of hold at the takeover: below it there is more than we appended
-	guess     int     // how much more, as of the health record of the last owner
-	waiting   []*item // appended, and done once health says where to begin
-	taking    bool    // fresh records are appended; false: what is left is worked off
-	asked     bool    // stands in its partition's line for the reader
-	since     time.Time
+	appending int       // appends that are not acknowledged
+	ahead     int       // records above searched that we appended ourselves
+	before    int64     // end of hold at the takeover: below it there is more than we appended
+	guess     int       // how much more, as of the health record of the last owner
+	waiting   []*item   // appended, and done once health says where to begin
+	taking    bool      // fresh records are appended; false: what is left is worked off
+	asked     bool      // stands in its partition's line for the reader
+	since     time.Time // when what has been there longest was put there; later than that where it was not read yet
 }
 
 // exact reports whether all that an earlier owner appended has been read.
@@ -183,6 +183,7 @@ func (s *lanes) appended(l *lane, h *held, it *item, offset int64) {
 	}
 	now := time.Now()
 	if offset < 0 { // it ended as a dead letter
+		s.unheld()
 		s.heldDone(it)
 		s.leaveHold(l, h)
 		s.settleIn(l, now)
@@ -213,8 +214,16 @@ func (s *lanes) heldDone(it *item) {
 	s.ackedLocked(it.part)
 }
 
+// unheld counts a delivery that left hold.
+func (s *lanes) unheld() {
+	if s.d.Hooks.Unheld != nil {
+		s.d.Hooks.Unheld()
+	}
+}
+
 // release gives a delivery up whose partition is gone.
 func (s *lanes) release(it *item, now time.Time) {
+	s.unheld()
 	it.part.open--
 	it.part.unacked--
 	it.part.gaveUp(it)
@@ -228,6 +237,7 @@ func (s *lanes) settledHeld(it *item) {
 	defer s.mu.Unlock()
 	l := it.lane
 	delete(l.busy, it.offset)
+	s.unheld()
 	for _, h := range []*held{it.held, it.heir} {
 		if h == nil {
 			continue
@@ -236,6 +246,9 @@ func (s *lanes) settledHeld(it *item) {
 		h.tracker.Done(it.offset)
 		if l.held == h && (h.tracker.Watermark() != before || l.part.stopped) {
 			s.tell(l)
+		}
+		if next := l.busy[h.tracker.Watermark()]; next != nil && next.heldAt != 0 {
+			h.since = time.UnixMilli(next.heldAt)
 		}
 		s.leaveHold(l, h)
 	}

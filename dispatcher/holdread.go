@@ -201,7 +201,7 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 		}
 		return nil
 	}
-	it := &item{part: p, offset: rec.Offset, lane: l, held: h}
+	it := &item{part: p, offset: rec.Offset, lane: l, held: h, heldAt: rec.Timestamp.UnixMilli()}
 	var err error
 	it.d, err = schemas.ParseDelivery(*rec)
 	it.d.Own() // what was read is many endpoints' records; keeping one must not keep all
@@ -210,6 +210,7 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 	case !p.valid(rec.Offset, it.d.Claim):
 		// Appended by an owner that had lost the partition: its record of deliveries
 		// was not done, and is with us.
+		s.unheld()
 		h.tracker.Done(rec.Offset)
 		return nil
 	case err != nil:

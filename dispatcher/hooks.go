@@ -110,12 +110,17 @@ type Hooks struct {
 	Attempting func(d *schemas.Delivery, ep *Endpoint) *Span
 	// Attempted sees every attempt record, after its outcome and before its acks.
 	Attempted func(a *schemas.Attempt)
+	// Delivered sees how long after its first record a delivery had its 2xx; first says
+	// that it was its first attempt.
+	Delivered func(delay time.Duration, first bool)
 	// Duplicate counts copies that were dropped before they were POSTed.
 	Duplicate func()
 	// Misrouted counts records found in another partition than their endpoint's.
 	Misrouted func()
 	// Held counts deliveries that were put on hold.
 	Held func(cause HoldCause)
+	// Unheld counts deliveries that left hold: settled, or given up with their partition.
+	Unheld func()
 	// HoldRead counts bytes that were read from hold.
 	HoldRead func(bytes int)
 	// BreakerChanged counts transitions.

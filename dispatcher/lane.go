@@ -17,7 +17,8 @@ type item struct {
 	tenant *tenant   // that it is counted for
 	held   *held     // nil: read from deliveries; else from hold
 	offset int64     // in the topic that it was read from
-	ready  time.Time // when it could have been sent for the first time
+	heldAt int64     // when it was appended to hold, unix ms; 0: it was not read from there
+	ready  time.Time // when it could have been sent for the first time; at its attempt, also for its endpoint's sake
 
 	heir *held // of a later assignment, which read the same record of hold while this one was open
 
@@ -80,6 +81,7 @@ type lane struct {
 	anchor  int64   // where health says the endpoint's records on hold begin; -1: it does not
 
 	place     place         // which list of lanes it stands in
+	able      time.Time     // since when nothing of the endpoint's own keeps it from starting something; zero: something does
 	undecided bool          // waits for the registry's barrier; nothing starts
 	wake      *time.Timer   // re-evaluates the lane; nil: none was ever set
 	idle      *list.Element // in lanes.idle while it has no work

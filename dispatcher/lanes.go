@@ -97,7 +97,11 @@ func (s *lanes) lane(id string, part *Partition, tenant string) *lane {
 
 // use takes an endpoint's current configuration into account.
 func (s *lanes) use(l *lane, ep *Endpoint, now time.Time) {
+	before := l.breaker.state(now)
 	if l.use(ep, now) {
+		if before != BreakerClosed && s.d.Hooks.BreakerChanged != nil {
+			s.d.Hooks.BreakerChanged(before, BreakerClosed)
+		}
 		s.tell(l)
 	}
 	if ep != nil && ep.Tenant != l.tenant.name && l.place != placeRing {
@@ -151,6 +155,9 @@ func (s *lanes) settleIn(l *lane, now time.Time) {
 	}
 	switch {
 	case !l.undecided && l.inFlight < l.most() && l.head() != nil:
+		if l.able.IsZero() {
+			l.able = now
+		}
 		s.ring.add(l)
 	case l.held != nil && l.inFlight == 0 && l.head() == nil:
 		s.wakeWhenSendable(l, now) // what is on hold is read then
@@ -225,9 +232,19 @@ func (s *lanes) pick(now time.Time) *item {
 		}
 		ticket, ok := s.mayStart(l, now)
 		if !ok {
+			if l.place == placeNone { // else it waits for us, and that counts
+				l.able = time.Time{}
+			}
 			continue
 		}
 		it := s.dequeue(l.head())
+		if l.able.After(it.ready) {
+			it.ready = l.able
+		}
+		l.able = time.Time{}
+		if ticket.done != nil && s.d.Hooks.BreakerChanged != nil {
+			s.d.Hooks.BreakerChanged(BreakerOpen, BreakerHalfOpen)
+		}
 		it.lane, it.started, it.unproven, it.ep, it.ticket = l, now, !l.pace.proven, l.ep, ticket
 		l.pushOpen(it)
 		s.inFlight++

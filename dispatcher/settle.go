@@ -52,6 +52,9 @@ func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Noti
 		d.Notifier.Notify(notice, func() { d.lanes.noticed(l, notice) })
 	}
 	if v.outcome == schemas.OutcomeDelivered {
+		if d.Hooks.Delivered != nil && !it.d.Enqueued.IsZero() {
+			d.Hooks.Delivered(max(0, r.started.Add(r.duration).Sub(it.d.Enqueued)), it.d.Attempt == 0)
+		}
 		d.AttemptLog.LogAttempt(d.record(it, r, v, time.Time{}), it.settlement(1).acked)
 		return
 	}

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -24,7 +25,7 @@ type LaneState struct {
 	Breaker   BreakerState     `json:"breaker"`
 	OpenUntil time.Time        `json:"breaker_open_until,omitzero"`
 	Held      int              `json:"held,omitempty"`      // deliveries on hold, as far as is known
-	HeldSince time.Time        `json:"held_since,omitzero"` // as long as this process has owned the partition
+	HeldSince time.Time        `json:"held_since,omitzero"` // when what has been there longest was put there
 	Failing   *schemas.Episode `json:"failing,omitempty"`
 	Disabled  string           `json:"disabled,omitempty"`     // why it was switched off; the configuration's own state is not meant
 	CutOff    time.Time        `json:"cut_off_since,omitzero"` // it is this process that reaches nobody
@@ -91,25 +92,139 @@ func (p place) String() string {
 	}
 }
 
-// Load is how much a Dispatcher has to do at one moment.
-type Load struct {
-	InFlight int   // POSTs
-	Queued   int   // deliveries in lanes
-	Bytes    int64 // of those, with their overhead
-	Lanes    int
-	Held     int // deliveries in the hold topic, of endpoints whose partition is here
+// LaneActivity is what a lane does now, in one word.
+type LaneActivity string
+
+// The activities; the first that holds is the lane's.
+const (
+	LaneUndecided LaneActivity = "undecided" // the registry is asked
+	LaneHeld      LaneActivity = "held"      // something is on hold
+	LanePaused    LaneActivity = "paused"    // a Retry-After has not passed
+	LaneSending   LaneActivity = "sending"
+	LaneQueued    LaneActivity = "queued" // something waits for a turn or a slot
+	LaneIdle      LaneActivity = "idle"
+)
+
+func (l *lane) activity(now time.Time) LaneActivity {
+	switch {
+	case l.undecided:
+		return LaneUndecided
+	case l.held != nil:
+		return LaneHeld
+	case l.pausedUntil.After(now):
+		return LanePaused
+	case l.inFlight > 0:
+		return LaneSending
+	case l.behind.len()+l.ahead.len() > 0:
+		return LaneQueued
+	default:
+		return LaneIdle
+	}
 }
 
-// Load reports how much there is to do now.
+// Load is how much a Dispatcher has to do at one moment, and how its lanes are.
+type Load struct {
+	InFlight   int   // POSTs
+	Queued     int   // deliveries in lanes
+	Bytes      int64 // of those, with their overhead
+	Lanes      int
+	Held       int       // deliveries in the hold topic, of endpoints whose partition is here
+	OldestHeld time.Time // when what has been there longest was put there; zero: nothing is held
+	CutOff     time.Time // since when this process reaches hardly anybody; zero: it does
+	Failing    int       // endpoints that have failed since their last success, or are switched off for it
+	Activities map[LaneActivity]int
+	Breakers   map[BreakerState]int
+	Worst      []Worst // the worst first, at most MostWorst
+}
+
+// Worst is an endpoint that stands out by what waits for it, or by how long it has failed.
+type Worst struct {
+	Endpoint string
+	Waiting  int       // deliveries queued and on hold
+	Since    time.Time // it has failed; zero: it has not
+	Why      string    // disabled, breaker, paused, held, failing or queued
+}
+
+// MostWorst is how many endpoints Load names.
+const MostWorst = 20
+
+// Load reports how much there is to do now. It looks at every lane once.
 func (d *Dispatcher) Load() Load {
 	s := d.lanes
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	load := Load{InFlight: s.inFlight, Queued: s.queued, Bytes: s.bytes, Lanes: len(s.byID)}
+	now := time.Now()
+	load := Load{
+		InFlight: s.inFlight, Queued: s.queued, Bytes: s.bytes, Lanes: len(s.byID), CutOff: s.fault.cutSince,
+		Activities: map[LaneActivity]int{}, Breakers: map[BreakerState]int{},
+	}
 	for _, l := range s.byID {
+		load.Activities[l.activity(now)]++
+		load.Breakers[l.breaker.state(now)]++
 		if l.held != nil {
 			load.Held += l.held.count()
+			if load.OldestHeld.IsZero() || l.held.since.Before(load.OldestHeld) {
+				load.OldestHeld = l.held.since
+			}
+		}
+		if l.episode.active() {
+			load.Failing++
+		}
+		if w := l.worst(now); w.Why != "" {
+			load.consider(w)
 		}
 	}
 	return load
+}
+
+// consider keeps the worst in order.
+func (load *Load) consider(w Worst) {
+	at, _ := slices.BinarySearchFunc(load.Worst, w, worse)
+	if at == MostWorst {
+		return
+	}
+	if len(load.Worst) == MostWorst {
+		load.Worst = load.Worst[:MostWorst-1]
+	}
+	load.Worst = slices.Insert(load.Worst, at, w)
+}
+
+// worse orders by what waits, then by how long it has failed, then by name.
+func worse(a, b Worst) int {
+	if n := cmp.Compare(b.Waiting, a.Waiting); n != 0 {
+		return n
+	}
+	if x, y := a.Since.IsZero(), b.Since.IsZero(); x != y {
+		if x {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Endpoint, b.Endpoint))
+}
+
+// worst is the lane as it stands among others; Why is empty where nothing is wrong.
+func (l *lane) worst(now time.Time) Worst {
+	w := Worst{Endpoint: l.id, Waiting: l.behind.len() + l.ahead.len()}
+	if l.held != nil {
+		w.Waiting = l.behind.len() + l.held.count()
+	}
+	if l.episode.active() {
+		w.Since = l.episode.FailingSince
+	}
+	switch {
+	case l.disabledAt != 0 && !l.enabled():
+		w.Why = "disabled"
+	case !l.breaker.closed():
+		w.Why = "breaker"
+	case l.pausedUntil.After(now):
+		w.Why = "paused"
+	case l.held != nil:
+		w.Why = "held"
+	case l.episode.active():
+		w.Why = "failing"
+	case w.Waiting > 0:
+		w.Why = "queued"
+	}
+	return w
 }

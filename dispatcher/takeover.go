@@ -50,6 +50,9 @@ func (p *Partition) takeOver(t Takeover) {
 				tracker: offsets.NewTracker(*h.Next), searched: *h.Next, last: end - 1, done: h.Done,
 				before: end, guess: max(1, h.Held), taking: true, since: now,
 			}
+			if h.HeldSince > 0 {
+				l.held.since = time.UnixMilli(h.HeldSince)
+			}
 			l.anchor = *h.Next
 			p.held[l] = struct{}{}
 		}

@@ -18,9 +18,9 @@ type TierBacklog struct {
 	Delay   time.Duration
 	Waiting int64 // not settled yet, and not overdue
 	Overdue int64 // should have moved on by now
-	// OldestOverdue is for how long the oldest of them has been ready; only in what
-	// HookBacklog gets, and only for the partitions of that process.
-	OldestOverdue time.Duration
+	// OldestOverdue is since when the oldest of them has been ready, zero while none
+	// is; only in what HookBacklog gets, and only for the partitions of that process.
+	OldestOverdue time.Time
 }
 
 // overdueGrace is what a record may take from its readiness to its commit beside

@@ -12,6 +12,12 @@ type HookParked interface {
 	OnParked(tier time.Duration)
 }
 
+// HookLeft is told of every record that has left a tier, for deliveries, a shorter
+// tier or the dead letters, once the write that takes it there is acknowledged.
+type HookLeft interface {
+	OnLeft(tier time.Duration)
+}
+
 // HookReleased is told of every delivery that is back on the deliveries topic. late
 // is how long after its not-before time that was acknowledged.
 type HookReleased interface {

@@ -23,6 +23,7 @@ type Releaser struct {
 	near       *near
 	inFlight   *budget.Budget
 	released   []HookReleased
+	left       []HookLeft
 	skewHooks  []HookSkew
 
 	mu    sync.Mutex
@@ -42,7 +43,7 @@ func NewReleaser(cfg ReleaserConfig) (*Releaser, error) {
 	r := &Releaser{
 		cfg: cfg, deliveries: cfg.Kafka.Names.Deliveries(), clock: newClock(cfg.Now),
 		near: newNear(cfg.NearBytes), inFlight: budget.New(cfg.InFlightBytes),
-		released: hooksOf[HookReleased](cfg.Hooks), skewHooks: hooksOf[HookSkew](cfg.Hooks),
+		released: hooksOf[HookReleased](cfg.Hooks), left: hooksOf[HookLeft](cfg.Hooks), skewHooks: hooksOf[HookSkew](cfg.Hooks),
 		spans: map[*span]struct{}{},
 	}
 	c := cfg.Consume
@@ -84,6 +85,9 @@ func (r *Releaser) Ready() error { return r.loop.Ready() }
 
 // Alive is false when only a restart would help.
 func (r *Releaser) Alive() bool { return r.loop.Alive() }
+
+// Figures are what it owns and has to do now; see consume.Loop.Figures.
+func (r *Releaser) Figures() consume.Figures { return r.loop.Figures() }
 
 // background is what runs beside the reading of partitions, until ctx ends.
 func (r *Releaser) background(ctx context.Context) {
@@ -175,6 +179,9 @@ func (r *Releaser) write(it held) {
 // settle ends a write that was acknowledged, or that will not be.
 func (r *Releaser) settle(it held, err error) {
 	if err == nil {
+		for _, h := range r.left {
+			h.OnLeft(it.span.tier)
+		}
 		it.span.done(it.offset)
 	} else {
 		it.span.giveUp(it.offset)

@@ -108,16 +108,18 @@ func (r *Releaser) skew(ahead time.Duration) {
 	r.cfg.Logger.Warn("the clocks of the broker and of this cluster's processes differ; due times follow ours", "broker_ahead", ahead)
 }
 
-// oldestOverdue is how long the oldest record that Take is busy with has been
+// oldestOverdue is since when the oldest record that Take is busy with has been
 // ready, by tier topic. Only what this process owns is known to it.
-func (r *Releaser) oldestOverdue() map[string]time.Duration {
+func (r *Releaser) oldestOverdue() map[string]time.Time {
 	now := r.clock.wall().UnixMilli()
-	out := map[string]time.Duration{}
+	out := map[string]time.Time{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.spans {
 		if at := s.readyAt.Load(); at > 0 && now > at {
-			out[s.topic] = max(out[s.topic], time.Duration(now-at)*time.Millisecond)
+			if since := time.UnixMilli(at); out[s.topic].IsZero() || since.Before(out[s.topic]) {
+				out[s.topic] = since
+			}
 		}
 	}
 	return out

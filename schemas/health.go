@@ -6,15 +6,16 @@ import "time"
 // in trouble; a tombstone says that all is well. Only the owner of the partition
 // writes it.
 type Health struct {
-	Claim   int64      `json:"claim"`             // the claim under which it was written
-	Version int64      `json:"version,omitempty"` // of the endpoint's configuration that was in use; a newer one ends episode and pause
-	Next    *int64     `json:"next,omitempty"`    // first offset of hold that is not settled; nil: nothing is held
-	Last    *int64     `json:"last,omitempty"`    // last offset of hold that was appended for it
-	Done    [][2]int64 `json:"done,omitempty"`    // of hold above next, ranges [from, to) in which all of the endpoint's are settled
-	Held    int        `json:"held,omitempty"`    // records held when it was written
-	Since   *Episode   `json:"episode,omitempty"` // nil: no failure episode
-	Paused  *Pause     `json:"pause,omitempty"`
-	Written int64      `json:"written_ms"`
+	Claim     int64      `json:"claim"`                   // the claim under which it was written
+	Version   int64      `json:"version,omitempty"`       // of the endpoint's configuration that was in use; a newer one ends episode and pause
+	Next      *int64     `json:"next,omitempty"`          // first offset of hold that is not settled; nil: nothing is held
+	Last      *int64     `json:"last,omitempty"`          // last offset of hold that was appended for it
+	Done      [][2]int64 `json:"done,omitempty"`          // of hold above next, ranges [from, to) in which all of the endpoint's are settled
+	Held      int        `json:"held,omitempty"`          // records held when it was written
+	HeldSince int64      `json:"held_since_ms,omitempty"` // when what has been held longest was put on hold
+	Since     *Episode   `json:"episode,omitempty"`       // nil: no failure episode
+	Paused    *Pause     `json:"pause,omitempty"`
+	Written   int64      `json:"written_ms"`
 }
 
 // Episode lives from the first failure of an endpoint to its first success after.

@@ -63,6 +63,7 @@ type runner interface {
 	Run(ctx context.Context) error
 	Ready() error
 	Alive() bool
+	Figures() consume.Figures
 }
 
 // Roles of a process, as the configuration names them.
@@ -89,9 +90,11 @@ func New(cfg config.Config, opts Options) (*App, error) {
 	}
 	a := &App{
 		cfg: cfg, opts: opts, log: opts.Logger, names: schemas.Names{Prefix: cfg.Prefix},
-		metrics: metrics.New(opts.Version), notUp: errStarting,
+		notUp: errStarting,
 	}
+	a.metrics = metrics.New(opts.Version, a.state)
 	a.kafka = cfg.KafkaConfig(opts.Logger)
+	a.kafka.Hooks = append(a.kafka.Hooks, a.metrics.Kafka)
 	a.kafka.Dialer = opts.Dialer
 	if opts.Connect != nil {
 		opts.Connect(&a.kafka)
@@ -136,7 +139,7 @@ func (a *App) roles() []string {
 func (a *App) addRoles() error {
 	topics := a.cfg.TopicsConfig()
 	fx := &effects{
-		writer: a.writer, names: a.names, partitions: topics.Partitions, log: a.log, noticePartitions: topics.RetryPartitions,
+		writer: a.writer, names: a.names, partitions: topics.Partitions, log: a.log, noticePartitions: topics.RetryPartitions, buried: a.metrics.Buried,
 	}
 	parker, err := a.parker(fx)
 	if err != nil {
@@ -203,6 +206,7 @@ func (a *App) consumeConfig(role string, topics []string, start func(*consume.As
 		InitialOffset: initialOffset(a.cfg.InitialOffset), GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
 		SessionTimeout: a.cfg.Kafka.SessionTimeout, CommitInterval: a.cfg.Dispatcher.CommitInterval,
 		DrainBudget: a.cfg.Dispatcher.DrainBudget, Start: start, Logger: a.log,
+		Hooks: consume.Hooks{Assigned: func(consume.Partition, int64) { a.metrics.Assigned(role) }},
 	}
 }
 
@@ -235,6 +239,7 @@ func (a *App) Run(ctx context.Context) error {
 		wg.Go(func() { a.dispatch.Run(support) })
 		wg.Go(func() { a.countLetters(support) })
 	}
+	wg.Go(func() { a.watchDrift(support) })
 	defer a.closeWriter(support)
 	if err := a.awaitStart(ctx, refused); err != nil {
 		if ctx.Err() != nil {

@@ -18,6 +18,7 @@ type effects struct {
 	log        *slog.Logger
 
 	noticePartitions int32
+	buried           func(schemas.Reason) // hears of every dead letter that is durable
 }
 
 // PartitionOf is the partition of an endpoint in every topic that is keyed by it.
@@ -47,6 +48,11 @@ func (e *effects) DeadLetter(d *schemas.Delivery, reason schemas.Reason, acked f
 // Bury writes a dead letter. One that is too large even so loses its payload and
 // says so; everything else of it is kept.
 func (e *effects) Bury(l *schemas.Letter, acked func()) {
+	reason, done := l.Reason, acked
+	acked = func() {
+		e.buried(reason)
+		done()
+	}
 	e.write(e.letter(l), acked, func() {
 		e.log.Error("dead letter is larger than its topic takes; written without its payload",
 			"delivery_id", l.ID(), "bytes", len(l.Payload))

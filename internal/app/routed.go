@@ -1,7 +1,6 @@
 package app
 
 import (
-	"github.com/milena-project/milena/internal/metrics"
 	"github.com/milena-project/milena/internal/router"
 	"github.com/milena-project/milena/schemas"
 )
@@ -15,7 +14,7 @@ func (a *App) addRouter(fx *effects) error {
 	r, err := router.New(router.Config{
 		Consume:  a.consumeConfig(RoleRouter, sources.Topics, nil),
 		Mapping:  router.Mapping{Types: sources.Types, Tenants: sources.Tenants},
-		Registry: a.follower, Writer: routed{fx, a.metrics}, Logger: a.log,
+		Registry: a.follower, Writer: routed{fx}, Logger: a.log,
 		Hooks: router.Hooks{Routed: a.metrics.Routed, Unmatched: a.metrics.Unmatched},
 	})
 	if err != nil {
@@ -25,21 +24,11 @@ func (a *App) addRouter(fx *effects) error {
 	return nil
 }
 
-// routed are the router's writes on Kafka. Its dead letters are counted here, because
-// they have no attempt record.
-type routed struct {
-	*effects
-	metrics *metrics.Metrics
-}
+// routed are the router's writes on Kafka. What cannot become a delivery is buried in
+// the partition of the empty endpoint id, as unreadable records of deliveries are.
+type routed struct{ *effects }
 
 // Deliver writes a new delivery.
 func (w routed) Deliver(d *schemas.Delivery, acked func()) {
 	w.write(w.delivery(d), acked, func() { w.DeadLetter(d, schemas.ReasonTooLarge, acked) })
-}
-
-// DeadLetter buries what cannot become a delivery. Without an endpoint id it goes to
-// the partition of the empty one, as unreadable records of deliveries do.
-func (w routed) DeadLetter(d *schemas.Delivery, reason schemas.Reason, acked func()) {
-	w.metrics.Buried(reason)
-	w.effects.DeadLetter(d, reason, acked)
 }

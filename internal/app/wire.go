@@ -82,9 +82,9 @@ func (a *App) hooks() dispatcher.Hooks {
 				a.opts.OnAttempt(at)
 			}
 		},
-		Duplicate: m.Duplicate, Misrouted: m.Misrouted, Interrupted: m.Interrupted,
-		Held:           func(c dispatcher.HoldCause) { m.Held(string(c)) },
-		HoldRead:       m.HoldRead,
+		Delivered: m.Delivered, Duplicate: m.Duplicate, Misrouted: m.Misrouted, Interrupted: m.Interrupted,
+		Held:   func(c dispatcher.HoldCause) { m.Held(string(c)) },
+		Unheld: m.Unheld, HoldRead: m.HoldRead,
 		BreakerChanged: func(from, to dispatcher.BreakerState) { m.BreakerChanged(string(from), string(to)) },
 	}
 }
@@ -93,6 +93,7 @@ func (a *App) hooks() dispatcher.Hooks {
 type tierHooks struct{ app *App }
 
 func (h tierHooks) OnParked(tier time.Duration)   { h.app.metrics.Parked(schemas.TierLabel(tier)) }
+func (h tierHooks) OnLeft(tier time.Duration)     { h.app.metrics.Left(schemas.TierLabel(tier)) }
 func (h tierHooks) OnReleased(late time.Duration) { h.app.metrics.Released(late) }
 
 // OnBacklog is told every fifteen seconds.

@@ -67,6 +67,10 @@ type Assignment struct {
 	ended     bool                     // let go: facts only
 	behind    bool                     // fetching is paused because the queue or the tracker is full
 	committed int64                    // last acknowledged commit; -1: none
+	metadata  int                      // characters of its metadata
+	ages      []age                    // of what was received, from the watermark on
+	end       int64                    // of what is committed in the log, when it was asked for last; 0: it was not
+	endMoved  time.Time                // when it was first seen beyond all that was received; zero: it is not
 	written   uint64                   // tracker.Changes() as of that commit
 
 	more    chan struct{} // one token: the queue is not empty

@@ -85,7 +85,7 @@ func (l *ledger) snapshot(a *Assignment, limit int) (snapshot, bool) {
 func (l *ledger) acknowledged(a *Assignment, s snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a.committed, a.written = s.offset, s.changes
+	a.committed, a.written, a.metadata = s.offset, s.changes, len(s.text)
 	for offset := range a.here {
 		if offset < s.offset {
 			delete(a.here, offset)

@@ -49,6 +49,7 @@ func (l *ledger) receive(a *Assignment, recs []schemas.Record, control func(i in
 		if !a.tracker.Received(rec.Offset) {
 			continue // read again after a seek; it is tracked already
 		}
+		a.noteAge(rec.Offset, rec.Timestamp)
 		switch {
 		case control(i):
 			a.tracker.Done(rec.Offset)

@@ -179,7 +179,11 @@ func (w *watch) look(ctx context.Context) {
 	ask, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	w.askSession(ask, cl)
-	details, err := kadm.NewClient(cl).ListTopics(ask, topics...)
+	adm := kadm.NewClient(cl)
+	details, err := adm.ListTopics(ask, topics...)
+	if w.res == nil && err == nil {
+		w.lookAtEnds(ask, adm)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cl != cl || ctx.Err() != nil {
@@ -211,6 +215,20 @@ func (w *watch) look(ctx context.Context) {
 		w.again = fmt.Errorf("%w: %s/%d has no offset: %w", errAgain, p.Topic, p.Partition, w.fetch[p].err)
 		w.own.wake()
 	}
+}
+
+// lookAtEnds asks how far the topics go, for Backlog. It is asked for and not taken from
+// fetches: a partition that is paused fetches nothing, and then it matters most.
+func (w *watch) lookAtEnds(ctx context.Context, adm *kadm.Client) {
+	ends, err := adm.ListCommittedOffsets(ctx, w.cfg.Topics...)
+	if err != nil {
+		return // whoever looks at the metrics sees the rest; Ready tells of the broker
+	}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Err == nil {
+			w.own.reaches(Partition{o.Topic, o.Partition}, o.Offset)
+		}
+	})
 }
 
 // askSession asks for the session timeout, which is the brokers' own with KIP-848: the

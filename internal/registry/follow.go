@@ -89,6 +89,10 @@ func (f *Follower) Match(tenant, eventType string) []*Endpoint {
 // Len is the number of endpoints that are not deleted.
 func (f *Follower) Len() int { return f.shown.Load().len() }
 
+// Current is as of when the view holds all that was committed: when a broker last
+// told how far the topic goes and the view had it. Zero before the first reading.
+func (f *Follower) Current() time.Time { return f.tail.current() }
+
 // OpenSecret opens a sealed text of an endpoint; see KeyRing.Open. Opening costs
 // about a microsecond; callers may keep the result for as long as they keep the Endpoint.
 func (f *Follower) OpenSecret(endpointID, sealed string) (string, error) {

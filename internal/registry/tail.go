@@ -54,6 +54,7 @@ type tail struct {
 	session *session      // nil while there is none
 	err     error         // why there is none, or what the last question came to
 	contact time.Time     // when a broker last answered
+	known   time.Time     // what current said last
 	changed chan struct{} // closed and replaced when session changes
 }
 
@@ -235,6 +236,25 @@ func (t *tail) ready() error {
 		return fmt.Errorf("%s has been committed further than it could be read for %s", t.topic, behind.Round(time.Second))
 	}
 	return nil
+}
+
+// current is as of when all that was committed is known; zero: it never was.
+func (t *tail) current() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, at := t.session, t.contact
+	if s == nil || !s.isReady() {
+		return t.known
+	}
+	if behind := s.behindFor(); behind > 0 { // an answer then told of more than was read
+		if then := time.Now().Add(-behind); then.Before(at) {
+			at = then
+		}
+	}
+	if at.After(t.known) {
+		t.known = at
+	}
+	return t.known
 }
 
 // position is how far the topic has been read; 0 while it is not being read.

@@ -92,6 +92,9 @@ func (r *Router) Run(ctx context.Context) error { return r.loop.Run(ctx) }
 // Alive is false when only a restart would help.
 func (r *Router) Alive() bool { return r.loop.Alive() }
 
+// Figures are what it owns and has to do now; see consume.Loop.Figures.
+func (r *Router) Figures() consume.Figures { return r.loop.Figures() }
+
 // Ready is nil while the sources are read and routed; else it says what is wrong.
 func (r *Router) Ready() error { return errors.Join(r.loop.Ready(), r.stuck()) }
 

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/metrics"
+)
+
+// state is what the process is now, for a scrape.
+func (a *App) state() metrics.State {
+	st := metrics.State{
+		Owned: map[string]int{}, Ready: a.Ready() == nil, Blocked: a.writer.BlockedSince(),
+		Endpoints: a.follower.Len(), Registry: a.follower.Current(),
+	}
+	for _, r := range a.loops {
+		f := r.loop.Figures()
+		st.Owned[r.name] = f.Partitions
+		st.MetadataUsed = max(st.MetadataUsed, f.MetadataUsed)
+		if r.name == RoleReleaser {
+			continue // what stands in a tier waits for its time: OnBacklog
+		}
+		for _, t := range f.Topics {
+			st.Topics = append(st.Topics, metrics.TopicState(t))
+		}
+	}
+	if a.dispatch != nil {
+		st.Dispatcher = a.dispatcherState()
+	}
+	return st
+}
+
+func (a *App) dispatcherState() *metrics.DispatcherState {
+	load := a.dispatch.Load()
+	st := &metrics.DispatcherState{
+		InFlight: load.InFlight, Queued: load.Queued, QueuedBytes: load.Bytes, Held: load.Held, OldestHeld: load.OldestHeld,
+		Failing: load.Failing, CutOff: load.CutOff, Lanes: map[string]int{}, Breakers: map[string]int{},
+	}
+	for activity, n := range load.Activities {
+		st.Lanes[string(activity)] = n
+	}
+	for state, n := range load.Breakers {
+		st.Breakers[string(state)] = n
+	}
+	for _, w := range load.Worst {
+		st.Worst = append(st.Worst, metrics.WorstEndpoint{ID: w.Endpoint, Why: w.Why, Records: w.Waiting, Since: w.Since})
+	}
+	return st
+}
+
+// driftEvery is how often the topics are compared with what they must be.
+const driftEvery = 5 * time.Minute
+
+// watchDrift counts the differences between the topics and what they must be, until
+// ctx ends: somebody may change them while we run.
+func (a *App) watchDrift(ctx context.Context) {
+	tick := time.NewTicker(driftEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := a.checkTopics(ctx)
+		var differs *kafka.CheckError
+		switch {
+		case err == nil:
+			a.metrics.Drift(0)
+		case errors.As(err, &differs):
+			a.metrics.Drift(len(differs.Differences))
+			a.log.Warn("topics are not as they must be", "differences", len(differs.Differences), "err", err)
+		}
+	}
+}
