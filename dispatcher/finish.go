@@ -59,7 +59,9 @@ func (s *lanes) finish(it *item, e ending) (next *item, notice *schemas.Notice) 
 	if e.result != nil && e.result.status > 0 {
 		s.answered(l, now)
 	}
-	s.meter.count(now)
+	if s.meter.count(now) {
+		s.starved.look(now)
+	}
 	if it.unproven {
 		s.unproven--
 	}

@@ -70,22 +70,35 @@ const (
 var HoldCauses = []HoldCause{HoldBreaker, HoldPaused, HoldLong, HoldMemory, HoldUnknown}
 
 // wait is how long n deliveries would take to start, going by how the endpoint has been.
-func (l *lane) wait(n int, now time.Time) time.Duration {
-	usual, limit := l.pace.usual, l.pace.limit(l.ep.maxInFlight())
-	if usual == 0 {
-		usual = unknownUsual
-	}
+func (s *lanes) wait(l *lane, n int, now time.Time) time.Duration {
+	limit := l.pace.limit(l.ep.maxInFlight())
 	if !l.pace.steady {
 		limit = l.ep.maxInFlight() // it has not failed: it gets there within a few rounds
 	}
-	// An attempt that has been open for longer than usual is what the next ones
-	// must be expected to take.
-	wait := time.Duration(n) * max(usual, l.oldest(now)) / time.Duration(limit)
+	wait := time.Duration(n) * s.expected(l, now) / time.Duration(limit)
 	if l.bucket != nil {
 		short := float64(n) - l.bucket.TokensAt(now)
 		wait = max(wait, time.Duration(short/float64(l.bucket.Limit())*float64(time.Second)))
 	}
 	return wait
+}
+
+// expected is what the lane's next attempts must be expected to take.
+func (s *lanes) expected(l *lane, now time.Time) time.Duration {
+	each := l.pace.usual
+	if s.starved.now(now) {
+		each = l.pace.least
+	}
+	if each == 0 {
+		each = unknownUsual
+	}
+	// What an attempt has been open for counts when it is long. A fraction of
+	// LaneTime is not: a moment in which this process stands still would put every
+	// busy lane on hold.
+	if open := l.oldest(now); open > max(l.pace.slow(), s.cfg.LaneTime/5) {
+		each = max(each, open)
+	}
+	return each
 }
 
 // unknownUsual is what an attempt of an endpoint is taken to last that has not
@@ -124,7 +137,7 @@ func (s *lanes) tooLong(l *lane, now time.Time) HoldCause {
 	if h != nil {
 		left += h.count()
 	}
-	if max(l.wait(left, now), s.tenantWait(l, now)) > s.cfg.LaneTime || (h != nil && h.taking && !h.exact()) {
+	if max(s.wait(l, left, now), s.tenantWait(l, now)) > s.cfg.LaneTime || (h != nil && h.taking && !h.exact()) {
 		return HoldLong
 	}
 	if h != nil {

@@ -85,7 +85,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (s *lanes) wants(l *lane, now time.Time) bool {
 	h := l.held
 	return h != nil && h.unread() && l.anchor >= 0 && !l.part.stopped && !l.undecided && !l.pausedUntil.After(now) &&
-		!l.breaker.open(now) && l.wait(l.ahead.len(), now) < s.cfg.LaneTime/2 && l.oldest(now) <= s.cfg.LaneTime &&
+		!l.breaker.open(now) && s.wait(l, l.ahead.len(), now) < s.cfg.LaneTime/2 && l.oldest(now) <= s.cfg.LaneTime &&
 		(l.breaker.closed() || l.ahead.len() == 0) && !s.fullForHeld(l, now)
 }
 
@@ -155,7 +155,7 @@ func (p *Partition) serve(from int64, chunk HoldChunk) {
 		if l == nil || !served[l] || rec.Offset < l.held.searched {
 			continue
 		}
-		if l.wait(l.ahead.len(), now) >= s.cfg.LaneTime || s.fullForHeld(l, now) || (!l.breaker.closed() && l.ahead.len() > 0) {
+		if s.wait(l, l.ahead.len(), now) >= s.cfg.LaneTime || s.fullForHeld(l, now) || (!l.breaker.closed() && l.ahead.len() > 0) {
 			l.held.searched = rec.Offset
 			delete(served, l)
 			continue

@@ -26,6 +26,7 @@ type lanes struct {
 	idle         *list.List // of *lane, longest without work first
 	full         []*Partition
 	meter        meter
+	starved      starved
 	fault        fault
 	searched     time.Time // when the longest lane was last looked for
 	draining     bool      // shutdown: slow lanes start nothing

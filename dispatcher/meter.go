@@ -11,13 +11,17 @@ type meter struct {
 
 const meterWindow = 250 * time.Millisecond
 
-func (m *meter) count(now time.Time) {
+// count notes an attempt, and reports whether a window has ended with it.
+func (m *meter) count(now time.Time) (ended bool) {
 	m.n++
 	if m.since.IsZero() {
 		m.since = now
 	}
-	if took := now.Sub(m.since); took >= meterWindow {
-		m.rate += (float64(m.n)/took.Seconds() - m.rate) / 2
-		m.n, m.since = 0, now
+	took := now.Sub(m.since)
+	if took < meterWindow {
+		return false
 	}
+	m.rate += (float64(m.n)/took.Seconds() - m.rate) / 2
+	m.n, m.since = 0, now
+	return true
 }

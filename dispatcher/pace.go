@@ -12,6 +12,7 @@ type pace struct {
 	steady bool    // a failure has been seen: grow by one a round
 	proven bool
 	usual  time.Duration // moving average of what successful attempts take
+	least  time.Duration // about what they take at the least, of late: more of it is the endpoint's part than of usual
 }
 
 func (p *pace) limit(most int) int {
@@ -33,10 +34,11 @@ func (p *pace) succeeded(took time.Duration, most int) {
 	}
 	p.earned = min(p.earned, float64(most))
 	if p.usual == 0 {
-		p.usual = took
-	} else {
-		p.usual += (took - p.usual) / 8
+		p.usual, p.least = took, took
+		return
 	}
+	p.usual += (took - p.usual) / 8
+	p.least = min(took, p.least+(took-p.least)/64)
 }
 
 func (p *pace) failed() {

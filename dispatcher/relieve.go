@@ -40,7 +40,7 @@ func (s *lanes) relieve(p *Partition, now time.Time) {
 func (s *lanes) holdOverdue(now time.Time) {
 	for _, l := range s.byID {
 		n := l.behind.len() + l.ahead.len()
-		if n > 0 && !l.undecided && max(l.wait(n, now), l.oldest(now)) > s.cfg.LaneTime {
+		if n > 0 && !l.undecided && max(s.wait(l, n, now), l.oldest(now)) > s.cfg.LaneTime {
 			s.hold(l, HoldLong)
 			if l.ahead.len() > 0 {
 				s.dropAhead(l)

@@ -136,7 +136,7 @@ func (s *lanes) tenantWait(l *lane, now time.Time) time.Duration {
 	}
 	wait := time.Duration(0)
 	if s.cfg.TenantShare < 1 {
-		wait = time.Duration(t.queued) * max(l.pace.usual, l.oldest(now)) / time.Duration(s.tenantMost())
+		wait = time.Duration(t.queued) * s.expected(l, now) / time.Duration(s.tenantMost())
 	}
 	if t.bucket != nil {
 		wait = max(wait, time.Duration((float64(t.queued)-t.bucket.TokensAt(now))/s.cfg.TenantRate*float64(time.Second)))
