@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 GO ?= go
 LINT_VERSION := 2.15.0
+KUSTOMIZE_VERSION := 5.8.2
+KUBECONFORM_VERSION := 0.8.0
 # How long one soak test runs, how long one target is fuzzed.
 SOAK ?= 10m
 FUZZTIME ?= 20s
@@ -10,7 +12,8 @@ PKGS ?= ./...
 
 # A linter of the right version that is there already is used; else it is
 # compiled once (about four minutes on two cores) into a cache outside the tree.
-LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/milena-tools/golangci-lint-$(LINT_VERSION)
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/milena-tools
+LINT_CACHE := $(TOOLS)/golangci-lint-$(LINT_VERSION)
 LINT := $(shell for l in "$$(command -v golangci-lint)" "$$($(GO) env GOPATH)/bin/golangci-lint"; do \
 	[ -x "$$l" ] && [ "$$("$$l" version --short 2>/dev/null)" = "$(LINT_VERSION)" ] && echo "$$l" && exit; done; echo $(LINT_CACHE)/golangci-lint)
 
@@ -24,7 +27,7 @@ KAFKA_PART = $(filter-out $(KAFKA_WHOLE),$(sort $(dir $(KAFKA_FILES))))
 KAFKA_TESTS = $(shell grep -hoE '^func Test[A-Z0-9][A-Za-z0-9]*' $(filter $(addsuffix %,$(KAFKA_PART)),$(KAFKA_FILES)) | cut -c6- | grep -vxE 'TestMain|TestSoak.*' | paste -sd '|')
 SOAK_PKGS = $(shell grep -rlE '^func TestSoak' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
 
-.PHONY: help build test test-kafka test-kafka-old soak lint bench bench-isolation fuzz generate examples check
+.PHONY: help build test test-kafka test-kafka-old soak lint bench bench-isolation fuzz generate examples check deploy-check
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -55,6 +58,22 @@ lint: $(LINT) ## golangci-lint with the layers of docs/design.md, and no sleepin
 
 $(LINT_CACHE)/golangci-lint:
 	GOBIN=$(LINT_CACHE) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
+
+# The schemas are kept in the tree (deploy/kubernetes/schemas/extract writes them), so
+# that this needs no network but for the tools, which are compiled once.
+KUSTOMIZE := $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)/kustomize
+KUBECONFORM := $(TOOLS)/kubeconform-$(KUBECONFORM_VERSION)/kubeconform
+deploy-check: $(KUSTOMIZE) $(KUBECONFORM) ## manifests against the schemas of their kinds; alerts and their unit tests (needs promtool)
+	@set -euo pipefail; for dir in deploy/kubernetes/base deploy/kubernetes/overlays/*; do echo "$$dir"; \
+		$(KUSTOMIZE) build "$$dir" | $(KUBECONFORM) -strict -summary -schema-location 'deploy/kubernetes/schemas/{{.ResourceKind}}{{.KindSuffix}}.json' -; done
+	promtool check rules deploy/prometheus/alerts.yml
+	promtool test rules deploy/prometheus/*_test.yml
+
+$(KUSTOMIZE):
+	GOBIN=$(@D) $(GO) install sigs.k8s.io/kustomize/kustomize/v5@v$(KUSTOMIZE_VERSION)
+
+$(KUBECONFORM):
+	GOBIN=$(@D) $(GO) install github.com/yannh/kubeconform/cmd/kubeconform@v$(KUBECONFORM_VERSION)
 
 bench: ## deliveries per second of the whole way, beside a bare http.Transport in the same run
 	$(GO) test -run '^$$' -bench Throughput -benchtime 1x -count 1 -timeout 30m ./internal/bench

@@ -277,6 +277,7 @@ func (a *App) runRoles(ctx context.Context, refused <-chan error) error {
 		})
 	}
 	a.setNotUp(nil)
+	a.checkGrace()
 	a.log.Info("started", "roles", a.roles(), "version", a.opts.Version)
 	if a.has(RoleRouter) && !slices.Contains(a.roles(), RoleRouter) {
 		a.log.Info("the router has nothing to do: sources.topics names no topic")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/milena-project/milena/dispatcher"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/router"
 	"github.com/milena-project/milena/retrytopics"
@@ -102,6 +103,9 @@ func (l *Loaded) checkBounds(bad func(path, want string)) {
 		if d.value < d.min {
 			bad(d.path, "want at least "+d.min.String())
 		}
+	}
+	if g, need := l.Dispatcher.GraceTime, l.Dispatcher.DrainBudget+dispatcher.DefaultTimeout; g != 0 && g < need {
+		bad("dispatcher.grace_time", "want at least "+need.String()+": dispatcher.drain_budget and the default timeout of an endpoint; or 0s, if it is not known")
 	}
 	if l.Retry.MaxAge > retrytopics.LongestMaxAge {
 		bad("retry.max_age", "want at most "+retrytopics.LongestMaxAge.String())

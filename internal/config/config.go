@@ -91,6 +91,7 @@ type Dispatcher struct {
 	LaneTime              time.Duration
 	QueuedBytes           Size
 	DrainBudget           time.Duration
+	GraceTime             time.Duration // 0: not told
 	CommitInterval        time.Duration
 	UnsettledPerPartition int
 	Duplicates            Duplicates

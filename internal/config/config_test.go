@@ -163,6 +163,7 @@ func TestSingleWrongSettings(t *testing.T) {
 		{"sources.topics: [a/b]", "cannot be one"},
 		{"sources: {topics: [a], types: [b=x]}", "b is none"},
 		{"sources: {topics: [a], tenants: ['a=header:']}", "header: and a name, for a"},
+		{"dispatcher.grace_time: 40s", "want at least 45s"},
 		{"keyring_file: none", "can be read and is not empty"},
 		{"keyring: a\nkeyring_file: none", "not both"},
 		{"ssl.truststore.location: x.jks", "kafka.tls.ca_file (PEM)"},

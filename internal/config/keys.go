@@ -126,6 +126,8 @@ var Keys = []Key{
 		Doc: "Bytes of payload queued in memory over all lanes."},
 	{Path: "dispatcher.drain_budget", Default: "30s", field: func(c *Config) any { return &c.Dispatcher.DrainBudget },
 		Doc: "How long a shutdown lets requests in flight finish."},
+	{Path: "dispatcher.grace_time", Default: "0s", field: func(c *Config) any { return &c.Dispatcher.GraceTime },
+		Doc: "How long whatever runs the process waits between SIGTERM and SIGKILL (terminationGracePeriodSeconds, TimeoutStopSec, stop_grace_period); given, so that the process can say at its start when that is too short: it takes dispatcher.drain_budget and the longest timeout of an endpoint. 0s: not checked."},
 	{Path: "dispatcher.commit_interval", Default: "250ms", field: func(c *Config) any { return &c.Dispatcher.CommitInterval },
 		Doc: "How often finished offsets are committed. A crash repeats what was finished since."},
 	{Path: "dispatcher.unsettled_per_partition", Default: "1000", field: func(c *Config) any { return &c.Dispatcher.UnsettledPerPartition },

@@ -86,6 +86,13 @@ func (f *Follower) Match(tenant, eventType string) []*Endpoint {
 	return f.shown.Load().match(tenant, eventType)
 }
 
+// LongestTimeout is the longest total deadline of an attempt that an endpoint has
+// which is not deleted; one that says none has byDefault, and so has no endpoint at
+// all. It looks at every endpoint: for the start of a process, not for each delivery.
+func (f *Follower) LongestTimeout(byDefault time.Duration) time.Duration {
+	return f.shown.Load().longestTimeout(byDefault)
+}
+
 // Len is the number of endpoints that are not deleted.
 func (f *Follower) Len() int { return f.shown.Load().len() }
 

@@ -184,6 +184,21 @@ func (v *view) len() int {
 	return len(v.endpoints) - len(v.deleted)
 }
 
+func (v *view) longestTimeout(byDefault time.Duration) time.Duration {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	longest, unsaid := time.Duration(0), len(v.endpoints) == len(v.deleted)
+	for _, ep := range v.endpoints {
+		if ep.State != schemas.StateDeleted {
+			longest, unsaid = max(longest, time.Duration(ep.Timeout)), unsaid || ep.Timeout == 0
+		}
+	}
+	if unsaid {
+		longest = max(longest, byDefault)
+	}
+	return longest
+}
+
 // missingKey returns an error that names a key which a live secret needs and the
 // ring lacks, or nil.
 func (v *view) missingKey(ring *KeyRing) error {
