@@ -189,11 +189,10 @@ func (sc *scan) record(rec *schemas.Record) error {
 
 // read fills an entry from a record, whose bytes it shares.
 func (e *Entry) read(rec *schemas.Record) error {
-	l, err := schemas.ParseLetter(*rec)
-	if err != nil {
+	if err := schemas.ReadLetter(rec, &e.Letter); err != nil {
 		return err
 	}
-	*e = Entry{Letter: l, Written: rec.Timestamp, Size: len(l.Payload), SameWay: diedTheSameWay(&l), rec: *rec}
+	e.Written, e.Size, e.SameWay, e.rec = rec.Timestamp, len(e.Payload), diedTheSameWay(&e.Letter), *rec
 	return nil
 }
 

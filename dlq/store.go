@@ -173,7 +173,8 @@ func partitionsOf(f *Filter, n int32) []int32 {
 }
 
 // width is how many partitions are read at the same time, and chunkFor how many
-// bytes of each are read at once: about 16 MiB are in memory, whatever the topic's size.
+// bytes of each are read at once: 16 MiB at most are in memory, whatever the topic's
+// size. Chunks of more than 512 KiB are slower again: they fall out of the cache.
 func width(partitions int) int { return max(1, min(partitions, 2*runtime.GOMAXPROCS(0), 8)) }
 
-func chunkFor(parallel int) int32 { return int32(max(128<<10, min(1<<20, (8<<20)/max(1, parallel)))) }
+func chunkFor(parallel int) int32 { return int32(max(128<<10, min(512<<10, (8<<20)/max(1, parallel)))) }
