@@ -46,7 +46,7 @@ type object = map[string]any
 func main() {
 	if err := run(); err != nil {
 		slog.Error("schemas are not written", "err", err) //nolint:sloglint // a program of its own has no other logger
-		os.Exit(1) //nolint:forbidigo // this is main
+		os.Exit(1)                                        //nolint:forbidigo // this is main
 	}
 }
 
