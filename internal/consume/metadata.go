@@ -114,6 +114,14 @@ func decodeMetadata(text string, topicID [16]byte, offset int64) (offsets.Set, F
 // the bare base64 UUID of the KIP-848 protocol.
 var memberID = regexp.MustCompile(`(^|-)[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$|^[A-Za-z0-9_-]{22}$`)
 
+// Completed are the offsets above a commit that are done, as the commit's metadata
+// says; none where it says nothing or is not ours. For readers that look at a group
+// from outside.
+func Completed(metadata string, topicID [16]byte, offset int64) offsets.Set {
+	set, _ := decodeMetadata(metadata, topicID, offset)
+	return set
+}
+
 func decodeRuns(runs []byte, at int64) (offsets.Set, error) {
 	// No partition has a span of more than this between its watermark and its last
 	// offset; it keeps sums far from overflow.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,18 +17,48 @@ type GroupMember struct {
 	Host     string `json:"host"`
 }
 
-// PartitionOwner asks the group's coordinator who owns a partition, in a group of
-// either protocol. It returns nil where nobody does.
-func PartitionOwner(ctx context.Context, cl *kgo.Client, group, topic string, partition int32) (*GroupMember, error) {
-	adm := kadm.NewClient(cl)
+// Group is a consumer group of either protocol, as its coordinator knows it. One that
+// nobody has ever joined has no members.
+type Group struct {
+	Members int
+	owners  map[string]map[int32]GroupMember
+}
+
+// Owner is the member that owns a partition; nil: nobody does.
+func (g *Group) Owner(topic string, partition int32) *GroupMember {
+	if m, ok := g.owners[topic][partition]; ok {
+		return &m
+	}
+	return nil
+}
+
+func (g *Group) own(topic string, partition int32, m GroupMember) {
+	if g.owners == nil {
+		g.owners = map[string]map[int32]GroupMember{}
+	}
+	if g.owners[topic] == nil {
+		g.owners[topic] = map[int32]GroupMember{}
+	}
+	g.owners[topic][partition] = m
+}
+
+// Group asks a group's coordinator who its members are and what they own.
+func (r *Reader) Group(ctx context.Context, group string) (Group, error) {
+	return describeGroup(ctx, r.adm, group)
+}
+
+func describeGroup(ctx context.Context, adm *kadm.Client, group string) (g Group, err error) {
 	consumer, err := adm.DescribeConsumerGroups(ctx, group)
 	if err == nil && consumer[group].Err == nil {
 		for _, m := range consumer[group].Members {
-			if m.Assignment.Lookup(topic, partition) {
-				return &GroupMember{m.ClientID, m.ClientHost}, nil
+			g.Members++
+			for topic, parts := range m.Assignment {
+				for p := range parts {
+					g.own(topic, p, GroupMember{m.ClientID, m.ClientHost})
+				}
 			}
 		}
-		return nil, nil //nolint:nilnil // nobody is an answer
+		return g, nil
 	}
 	// A group of the classic protocol, or a broker that knows no other.
 	classic, err := adm.DescribeGroups(ctx, group)
@@ -35,21 +66,88 @@ func PartitionOwner(ctx context.Context, cl *kgo.Client, group, topic string, pa
 		err = classic[group].Err
 	}
 	if errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, nil //nolint:nilnil // nobody has ever joined
+		return g, nil // nobody has ever joined
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking who owns %s/%d in group %s: %w", topic, partition, group, err)
+		return g, fmt.Errorf("asking for the members of group %s: %w", group, err)
 	}
 	for _, m := range classic[group].Members {
+		g.Members++
 		if a, ok := m.Assigned.AsConsumer(); ok {
 			for _, t := range a.Topics {
 				for _, p := range t.Partitions {
-					if t.Topic == topic && p == partition {
-						return &GroupMember{m.ClientID, m.ClientHost}, nil
-					}
+					g.own(t.Topic, p, GroupMember{m.ClientID, m.ClientHost})
 				}
 			}
 		}
 	}
-	return nil, nil //nolint:nilnil // nobody is an answer
+	return g, nil
+}
+
+// PartitionOwner asks the group's coordinator who owns a partition, in a group of
+// either protocol. It returns nil where nobody does.
+func PartitionOwner(ctx context.Context, cl *kgo.Client, group, topic string, partition int32) (*GroupMember, error) {
+	g, err := describeGroup(ctx, kadm.NewClient(cl), group)
+	if err != nil {
+		return nil, err
+	}
+	return g.Owner(topic, partition), nil
+}
+
+// Commit is what a group has committed for a partition.
+type Commit struct {
+	Offset   int64
+	Metadata string
+}
+
+// Commits are a group's commits, by topic and partition. A partition without one is
+// missing.
+func (r *Reader) Commits(ctx context.Context, group string) (map[string]map[int32]Commit, error) {
+	fetched, err := r.adm.FetchOffsets(ctx, group)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, nil //nolint:nilnil // a nil map has no commits
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for the commits of group %s: %w", group, err)
+	}
+	out := map[string]map[int32]Commit{}
+	for _, parts := range fetched {
+		for _, o := range parts {
+			if o.Err != nil {
+				return nil, fmt.Errorf("asking for the commit of group %s on %s/%d: %w", group, o.Topic, o.Partition, o.Err)
+			}
+			if o.At < 0 {
+				continue
+			}
+			if out[o.Topic] == nil {
+				out[o.Topic] = map[int32]Commit{}
+			}
+			out[o.Topic][o.Partition] = Commit{o.At, o.Metadata}
+		}
+	}
+	return out, nil
+}
+
+// TopicID is a topic's id; zero where the broker has none.
+func (r *Reader) TopicID(ctx context.Context, topic string) ([16]byte, error) {
+	t, err := r.find(ctx, topic)
+	if err != nil {
+		return t.id, fmt.Errorf("asking for topic %s: %w", topic, err)
+	}
+	return t.id, nil
+}
+
+// Topics are the names of all topics that begin with a prefix, in order.
+func (r *Reader) Topics(ctx context.Context, prefix string) ([]string, error) {
+	all, err := r.adm.ListTopics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for topics: %w", err)
+	}
+	var out []string
+	for _, name := range all.Names() {
+		if strings.HasPrefix(name, prefix) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
 }
