@@ -98,14 +98,19 @@ func (d *Dispatcher) Run(ctx context.Context) {
 
 // attempts makes one attempt after another while there is one to make: a goroutine
 // that finishes one goes on with the next in turn.
+//
+// Its attempts have a context of its own: every request joins its parent's list of
+// children and leaves it again, and one list for all would be one lock for all.
 func (d *Dispatcher) attempts(it *item) {
+	ctx, cancel := context.WithCancel(d.work)
+	defer cancel()
 	for it != nil {
-		it = d.attempt(it)
+		it = d.attempt(ctx, it)
 	}
 }
 
 // attempt sends one delivery, settles what came of it and returns the next one.
-func (d *Dispatcher) attempt(it *item) *item {
+func (d *Dispatcher) attempt(ctx context.Context, it *item) *item {
 	ep := d.Endpoints.Endpoint(it.d.EndpointID, it.ep)
 	if ep != it.ep && !d.lanes.usable(it.lane, ep) {
 		e := interruptedFor(0)
@@ -118,7 +123,7 @@ func (d *Dispatcher) attempt(it *item) *item {
 	if d.Hooks.Attempting != nil {
 		it.span = d.Hooks.Attempting(&it.d, ep)
 	}
-	r := d.sender.post(d.work, it, ep)
+	r := d.sender.post(ctx, it, ep)
 	v := judge(ep.Schedule.Final, &r)
 	if v.outcome != schemas.OutcomeDelivered && it.part.src.FrozenSince(r.started) {
 		// We stood still while the attempt was open: the endpoint is not charged

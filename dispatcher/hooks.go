@@ -78,7 +78,8 @@ type (
 	DeadLetters interface {
 		Bury(l *schemas.Letter, acked func())
 	}
-	// AttemptLog appends to the delivery log.
+	// AttemptLog appends to the delivery log. The record is used again when
+	// LogAttempt has returned.
 	AttemptLog interface {
 		LogAttempt(a *schemas.Attempt, acked func())
 	}

@@ -106,7 +106,7 @@ func (p *Partition) duplicate(it *item) {
 		p.d.Hooks.Duplicate()
 	}
 	a := p.d.record(it, nil, verdict{outcome: schemas.OutcomeDuplicate}, time.Time{})
-	p.d.AttemptLog.LogAttempt(a, it.settlement(1).acked)
+	p.d.log(a, it.settlement(1).acked)
 }
 
 // schedule parks a delivery that its producer asked to be sent later.

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,7 @@ func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Noti
 		if d.Hooks.Delivered != nil && !it.d.Enqueued.IsZero() {
 			d.Hooks.Delivered(max(0, r.started.Add(r.duration).Sub(it.d.Enqueued)), it.d.Attempt == 0)
 		}
-		d.AttemptLog.LogAttempt(d.record(it, r, v, time.Time{}), it.settlement(1).acked)
+		d.log(d.record(it, r, v, time.Time{}), it.settlement(1).acked)
 		return
 	}
 	del := &it.d
@@ -82,7 +83,7 @@ func (d *Dispatcher) settle(it *item, r *result, v verdict, notice *schemas.Noti
 	a := d.record(it, r, v, due)
 	del.NotBefore, del.Released = due, time.Time{}
 	d.Parker.Park(del, done.acked)
-	d.AttemptLog.LogAttempt(a, done.acked)
+	d.log(a, done.acked)
 }
 
 // bury writes a dead letter and what the delivery log says of it. r is nil where
@@ -92,15 +93,26 @@ func (d *Dispatcher) bury(it *item, reason schemas.Reason, r *result) {
 	a := d.record(it, r, verdict{outcome: schemas.OutcomeDead, reason: reason}, time.Time{})
 	letter := schemas.NewLetter(it.d, reason, time.Now())
 	d.DeadLetters.Bury(&letter, done.acked)
-	d.AttemptLog.LogAttempt(a, done.acked)
+	d.log(a, done.acked)
 }
+
+// log writes an entry of record's, which is nobody's after it.
+func (d *Dispatcher) log(a *schemas.Attempt, acked func()) {
+	d.AttemptLog.LogAttempt(a, acked)
+	attempts.Put(a)
+}
+
+// attempts are entries to use again: one is half a kilobyte, and there is one for
+// every POST.
+var attempts = sync.Pool{New: func() any { return new(schemas.Attempt) }}
 
 // record is the delivery log's entry. it.d.Attempt counts this attempt already
 // where it failed; next is its next try, zero where there is none.
 func (d *Dispatcher) record(it *item, r *result, v verdict, next time.Time) *schemas.Attempt {
 	del := &it.d
 	deliveryID, messageID := it.names()
-	a := &schemas.Attempt{
+	a := attempts.Get().(*schemas.Attempt) //nolint:forcetypeassert // the pool holds nothing else
+	*a = schemas.Attempt{
 		DeliveryID: deliveryID, MessageID: messageID, EndpointID: del.EndpointID, Tenant: del.Event.Tenant,
 		EventID: del.Event.ID, Source: del.Event.Source, Type: del.Event.Type, Subject: del.Event.Subject,
 		Outcome: v.outcome, Reason: v.reason, Number: del.Attempt, Generation: del.Generation,
