@@ -3,6 +3,10 @@
 package flowtest
 
 import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -66,4 +70,46 @@ func TestSoakHundredThousandRecordsWithKills(t *testing.T) {
 	for _, p := range procs {
 		p.terminate()
 	}
+}
+
+// A backlog of a million records: what the process takes of memory follows from its
+// configuration and its rate, and is the same after the first tenth as at the end.
+func TestSoakAMillionRecordsOfBacklog(t *testing.T) {
+	needsBudget(t)
+	const each, size = 10_000, 1_000
+	f := newFlow(t)
+	f.cfg.Dispatcher.QueuedBytes = 64 << 20
+	f.cfg.Dispatcher.Duplicates.Entries = 100_000
+	ids := f.endpoints(100)
+	f.send(each, size, ids...)
+	begun := time.Now()
+	p := f.spawn()
+	idle := p.resident("VmRSS")
+	most := idle + heapBound(&f.cfg, size)
+	for tenth := 1; tenth <= 10; tenth++ {
+		f.receiver.WaitFor(t, tenth*each*len(ids)/10, 5*time.Minute)
+		t.Logf("%3d %% delivered after %s: resident %d MiB, at most so far %d MiB",
+			10*tenth, time.Since(begun).Round(time.Second), p.resident("VmRSS")>>20, p.resident("VmHWM")>>20)
+	}
+	c := f.delivered(time.Minute)
+	f.settled(20 * time.Second)
+	t.Logf("%s; resident %d MiB idle, %d MiB at its peak, %d MiB allowed; %d writes to hold", c, idle>>20, p.resident("VmHWM")>>20, most>>20, f.endOf(f.names().Hold()))
+	if peak := p.resident("VmHWM"); peak > most {
+		t.Errorf("resident %d MiB, more than %d MiB", peak>>20, most>>20)
+	}
+	p.terminate()
+}
+
+// resident is a figure of the child's /proc/PID/status in bytes: VmRSS, or VmHWM, its peak.
+func (c *child) resident(name string) int64 {
+	c.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	must(c.t, err)
+	found := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(text)
+	if found == nil {
+		c.t.Fatalf("no %s in /proc/%d/status", name, c.cmd.Process.Pid)
+	}
+	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
+	must(c.t, err)
+	return kib << 10
 }
