@@ -54,18 +54,23 @@ func (r *Releaser) reportHeld(ctx context.Context) {
 	}
 }
 
+// firstBacklog is how long after the start the backlog is told for the first time: a
+// scrape must not find nothing, and the first seconds belong to the joining.
+const firstBacklog = 2 * time.Second
+
 // reportBacklog tells what waits in the tiers until ctx ends, and closes cl.
 func (r *Releaser) reportBacklog(ctx context.Context, cl *kgo.Client, hooks []HookBacklog) {
 	defer cl.Close()
 	adm := kadm.NewClient(cl)
-	tick := time.NewTicker(r.cfg.BacklogEvery)
-	defer tick.Stop()
+	next := time.NewTimer(min(firstBacklog, r.cfg.BacklogEvery))
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
+		next.Reset(r.cfg.BacklogEvery)
 		tiers, err := ReadBacklog(ctx, adm, r.cfg.Kafka.Names, r.clock.wall())
 		if err != nil {
 			if ctx.Err() == nil {

@@ -111,7 +111,9 @@ func TestComposeNamesOnlyWhatThereIs(t *testing.T) {
 		for _, v := range s.Volumes {
 			from, _, _ := strings.Cut(v, ":")
 			if strings.HasPrefix(from, ".") {
-				readRoot(t, from)
+				if _, err := os.Stat(filepath.Join(root, from)); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
 			} else if _, ok := c.Volumes[from]; !ok {
 				t.Errorf("%s: no volume %s", name, from)
 			}

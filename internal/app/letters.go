@@ -43,7 +43,7 @@ func (o *owned) partitions() (parts []int32) {
 
 // firstCount is how long after the start the open letters are counted: the partitions
 // are there by then, and a process that restarts in a loop does not read dlq each time.
-const firstCount = 30 * time.Second
+const firstCount = 10 * time.Second
 
 // countLetters notes what is open in dlq, until ctx ends. It is no part of the work:
 // whatever goes wrong is logged and tried again.
