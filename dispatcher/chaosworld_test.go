@@ -343,7 +343,7 @@ func (p *chaosProc) Bury(l *schemas.Letter, acked func()) {
 }
 
 func (p *chaosProc) LogAttempt(a *schemas.Attempt, acked func()) {
-	id := a.EndpointID
+	id, outcome := a.EndpointID, a.Outcome
 	body := id + "/" + strings.TrimSuffix(a.DeliveryID[strings.LastIndexByte(a.DeliveryID, '-')+1:], "."+id)
 	if a.Outcome != schemas.OutcomeDuplicate {
 		p.w.mu.Lock()
@@ -352,8 +352,8 @@ func (p *chaosProc) LogAttempt(a *schemas.Attempt, acked func()) {
 		p.w.mu.Unlock()
 	}
 	p.write("attempts", func() {
-		p.w.noteLocked("p%d logged %s %s", p.n, body, a.Outcome)
-		if a.Outcome == schemas.OutcomeDelivered {
+		p.w.noteLocked("p%d logged %s %s", p.n, body, outcome)
+		if outcome == schemas.OutcomeDelivered {
 			p.w.delivered[body] = true
 		}
 	}, acked)

@@ -125,9 +125,9 @@ func (d *Dispatcher) attempt(ctx context.Context, it *item) *item {
 	}
 	r := d.sender.post(ctx, it, ep)
 	v := judge(ep.Schedule.Final, &r)
-	if v.outcome != schemas.OutcomeDelivered && it.part.src.FrozenSince(r.started) {
-		// We stood still while the attempt was open: the endpoint is not charged
-		// for our sleep.
+	if r.class != "" && it.part.src.FrozenSince(r.started) {
+		// We stood still while the attempt was open, and no answer came: the endpoint
+		// is not charged for our sleep. An answer is its own, whenever we read it.
 		v = verdict{outcome: schemas.OutcomeInterrupted}
 	}
 	if mayBeOurs(&r) && d.ourFault(it, &r) {

@@ -443,6 +443,21 @@ func TestAFailureDuringOurOwnSleepIsNotCharged(t *testing.T) {
 	})
 }
 
+func TestAnAnswerCountsThoughWeStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.endpoint("e")
+		w.frozen.Store(true)
+		w.answer = func(*http.Request) (*http.Response, error) { return status(500), nil }
+		w.send("e", 1)
+		w.see(func() {
+			if len(w.posts) != 1 || len(w.parked) != 1 {
+				t.Errorf("%d POSTs, %d parked; the receiver has answered, want 1 of each", len(w.posts), len(w.parked))
+			}
+		})
+	})
+}
+
 func TestAMalformedRecordIsBuriedAndThePartitionGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})

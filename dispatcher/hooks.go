@@ -109,7 +109,8 @@ type Hooks struct {
 	// Attempting sees every attempt before its request is made and returns the span
 	// that follows it. d is the hook's until it returns: it may set d.Trace.
 	Attempting func(d *schemas.Delivery, ep *Endpoint) *Span
-	// Attempted sees every attempt record, after its outcome and before its acks.
+	// Attempted sees every attempt record, after its outcome and before its acks. The
+	// record is used again later: it must not be kept.
 	Attempted func(a *schemas.Attempt)
 	// Delivered sees how long after its first record a delivery had its 2xx; first says
 	// that it was its first attempt.

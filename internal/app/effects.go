@@ -77,13 +77,14 @@ const attemptSize = 768
 
 // LogAttempt appends to the delivery log.
 func (e *effects) LogAttempt(a *schemas.Attempt, acked func()) {
+	id := a.DeliveryID
 	e.write(kafka.Message{
 		Topic: e.names.Attempts(), Partition: e.PartitionOf(a.EndpointID),
 		Key: []byte(a.EndpointID), Value: schemas.AppendAttempt(make([]byte, 0, attemptSize), a),
 	}, acked, func() {
 		// At most 8 KiB: only a topic configured smaller than that refuses it, and
 		// deliveries must not stop for their log.
-		e.log.Error("attempt record refused as too large", "delivery_id", a.DeliveryID)
+		e.log.Error("attempt record refused as too large", "delivery_id", id)
 		acked()
 	})
 }
