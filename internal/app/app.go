@@ -25,9 +25,9 @@ import (
 type Options struct {
 	Logger    *slog.Logger
 	Version   string
-	Process   string              // names the process in claims, for people; default: host and process id
-	Dialer    kafka.Dialer        // to brokers; nil: TCP
-	Connect   func(*kafka.Config) // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
+	Process   string                   // names the process in claims, for people; default: host and process id
+	Dialer    kafka.Dialer             // to brokers; nil: TCP
+	Connect   func(*kafka.Config)      // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
 	OnAttempt func(a *schemas.Attempt) // sees every attempt; a must not be kept
 }
 
