@@ -134,6 +134,7 @@ func (k *onKafka) receive(n int, quiet time.Duration, progress func(got int)) (f
 }
 
 func TestOnKafkaNoneIsEarlyAndTheyAreOnTime(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	k := newOnKafka(t)
 	c := startChild(t, k.child)
 	k.park(realRecords)
@@ -156,6 +157,7 @@ func TestOnKafkaNoneIsEarlyAndTheyAreOnTime(t *testing.T) {
 }
 
 func TestOnKafkaAKilledReleaserLosesNothingAndRepeatsTheLastSecondsOnly(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	k := newOnKafka(t)
 	c := startChild(t, k.child)
 	k.park(realRecords)
