@@ -17,7 +17,7 @@ func (p *program) serveCommand() *cobra.Command {
 		Long: `Run the production process until SIGTERM or Ctrl-C: dispatcher, releaser and router.
 Several processes with the same settings share the work. What is in flight at the end is finished
 within dispatcher.drain_budget; everything else stays in Kafka.
-Exit code 0: asked to stop; 1: failed; 2: refused to start, before anything was touched.`,
+Exit code 0: asked to stop; 1: failed; 2: refused to run: before anything was touched, or because the topics have changed.`,
 		Example: `  milena serve --brokers kafka-1:9092,kafka-2:9092 --keyring-file /etc/milena/keyring
   milena serve --config /etc/milena/milena.yaml --roles dispatcher`}
 	config.AddFlags(cmd.Flags(), func(*config.Key) bool { return true })

@@ -75,7 +75,7 @@ const (
 
 // ErrRefused is in the chain of an error of Run that trying again does not mend:
 // topics or keys are not as they must be.
-var ErrRefused = errors.New("refused to start")
+var ErrRefused = errors.New("refused to run")
 
 var errStarting = errors.New("starting")
 
@@ -232,14 +232,18 @@ func (a *App) Run(ctx context.Context) error {
 	refused := make(chan error, 1)
 	wg.Go(func() {
 		if err := a.follower.Run(support); err != nil && support.Err() == nil {
-			refused <- err
+			refuse(refused, err)
 		}
 	})
 	if a.dispatch != nil {
 		wg.Go(func() { a.dispatch.Run(support) })
 		wg.Go(func() { a.countLetters(support) })
 	}
-	wg.Go(func() { a.watchDrift(support) })
+	wg.Go(func() {
+		if err := a.watchDrift(support); err != nil {
+			refuse(refused, err)
+		}
+	})
 	defer a.closeWriter(support)
 	if err := a.awaitStart(ctx, refused); err != nil {
 		if ctx.Err() != nil {
@@ -248,6 +252,15 @@ func (a *App) Run(ctx context.Context) error {
 		return err
 	}
 	return a.runRoles(ctx, refused)
+}
+
+// refuse ends the process for a reason that trying again does not mend; the first one
+// counts.
+func refuse(refused chan<- error, err error) {
+	select {
+	case refused <- err:
+	default:
+	}
 }
 
 func (a *App) closeWriter(ctx context.Context) {

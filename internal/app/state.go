@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -51,27 +53,39 @@ func (a *App) dispatcherState() *metrics.DispatcherState {
 }
 
 // driftEvery is how often the topics are compared with what they must be.
-const driftEvery = 5 * time.Minute
+const driftEvery = time.Minute
 
 // watchDrift counts the differences between the topics and what they must be, until
-// ctx ends: somebody may change them while we run.
-func (a *App) watchDrift(ctx context.Context) {
+// ctx ends: somebody may change them while we run. It returns an error when the
+// number of partitions is not what it was: then an endpoint's records are not where
+// its owner is, and the process must end.
+func (a *App) watchDrift(ctx context.Context) error {
 	tick := time.NewTicker(driftEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
-		err := a.checkTopics(ctx)
-		var differs *kafka.CheckError
-		switch {
-		case err == nil:
-			a.metrics.Drift(0)
-		case errors.As(err, &differs):
-			a.metrics.Drift(len(differs.Differences))
-			a.log.Warn("topics are not as they must be", "differences", len(differs.Differences), "err", err)
+		if err := a.lookForDrift(ctx); err != nil {
+			return err
 		}
 	}
+}
+
+func (a *App) lookForDrift(ctx context.Context) error {
+	err := a.checkTopics(ctx)
+	var differs *kafka.CheckError
+	switch {
+	case err == nil:
+		a.metrics.Drift(0)
+	case errors.As(err, &differs):
+		a.metrics.Drift(len(differs.Differences))
+		if slices.ContainsFunc(differs.Differences, func(d kafka.Difference) bool { return d.Kind == kafka.KindPartitions }) {
+			return fmt.Errorf("the number of partitions has changed while this process runs; stop all milena processes, raise all topics, start again: %w", err)
+		}
+		a.log.Warn("topics are not as they must be", "differences", len(differs.Differences), "err", err)
+	}
+	return nil
 }
