@@ -14,7 +14,7 @@ func (s *session) admin(ring *registry.KeyRing) (*registry.Admin, error) {
 	if err != nil {
 		return nil, usage("%w", err)
 	}
-	return registry.NewAdmin(s.kafka, ring, registry.AdminOptions{CheckURL: guard.CheckURL, MaxAge: s.Retry.MaxAge}), nil
+	return registry.NewAdmin(s.kafka, ring, registry.AdminOptions{CheckURL: guard.CheckURL, MaxAge: s.Retry.MaxAge, MaxPerTenant: s.Tenants.MaxEndpoints}), nil
 }
 
 // actor is who stands in the audit record.

@@ -74,6 +74,7 @@ func (l *Loaded) checkBounds(bad func(path, want string)) {
 		{"dispatcher.max_in_flight", int64(l.Dispatcher.MaxInFlight), 1, 1 << 24, "want at least 1"},
 		{"dispatcher.unsettled_per_partition", int64(l.Dispatcher.UnsettledPerPartition), 1, 1 << 24, "want at least 1"},
 		{"dispatcher.queued_bytes", int64(l.Dispatcher.QueuedBytes), 2 << 20, 1 << 50, "want at least 2MiB, room for two of the largest payloads"},
+		{"tenants.max_endpoints", int64(l.Tenants.MaxEndpoints), 0, 1 << 30, "want 0 (no bound) or more"},
 		{"tenants.max_in_flight_share", int64(l.Tenants.MaxInFlightShare), 1, 100, "want 1 to 100 (per cent)"},
 		{"tenants.rate", int64(l.Tenants.Rate), 0, 1 << 30, "want 0 (no bound) or more"},
 		{"dispatcher.duplicates.entries", int64(l.Dispatcher.Duplicates.Entries), 1, 1 << 30, "want at least 1"},

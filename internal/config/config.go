@@ -97,8 +97,9 @@ type Dispatcher struct {
 	Duplicates            Duplicates
 }
 
-// Tenants bounds what each tenant gets of a dispatcher process.
+// Tenants bounds what each tenant may have, and gets of a dispatcher process.
 type Tenants struct {
+	MaxEndpoints     int // that are not deleted; 0: no bound
 	MaxInFlightShare int // per cent
 	Rate             int // POSTs a second; 0: no bound
 }

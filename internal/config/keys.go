@@ -132,6 +132,8 @@ var Keys = []Key{
 		Doc: "How often finished offsets are committed. A crash repeats what was finished since."},
 	{Path: "dispatcher.unsettled_per_partition", Default: "1000", field: func(c *Config) any { return &c.Dispatcher.UnsettledPerPartition },
 		Doc: "Finished attempts of one partition whose records are not acknowledged yet."},
+	{Path: "tenants.max_endpoints", Default: "0", field: func(c *Config) any { return &c.Tenants.MaxEndpoints },
+		Doc: "How many endpoints a tenant may have that are not deleted, checked when one is created; those without a tenant count as one tenant. 0: no bound."},
 	{Path: "tenants.max_in_flight_share", Default: "100", field: func(c *Config) any { return &c.Tenants.MaxInFlightShare },
 		Doc: "Per cent of dispatcher.max_in_flight that the endpoints of one tenant may have open together. Endpoints without a tenant are not bounded by it."},
 	{Path: "tenants.rate", Default: "0", field: func(c *Config) any { return &c.Tenants.Rate },
