@@ -1,6 +1,7 @@
 package attempts
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -42,4 +43,39 @@ func (f *Filter) endpoint() string {
 		return endpoint
 	}
 	return ""
+}
+
+// sieve reports whether a batch of the log may hold a wanted attempt: it has every
+// text that one has, as AppendAttempt writes it. nil: every batch may.
+func (f *Filter) sieve() func(batch []byte) bool {
+	var needles [][]byte
+	for _, n := range []struct{ name, value string }{ // the most telling first
+		{"delivery_id", f.Delivery}, {"message_id", f.Message}, {"event_id", f.Event}, {"subject", f.Subject}, {"endpoint_id", f.Endpoint},
+	} {
+		if n.value != "" && plain(n.value) {
+			needles = append(needles, []byte(`"`+n.name+`":"`+n.value+`"`))
+		}
+	}
+	if len(needles) == 0 {
+		return nil
+	}
+	return func(batch []byte) bool {
+		for _, n := range needles {
+			if !bytes.Contains(batch, n) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// plain reports whether a text stands in JSON as it is, whoever writes it.
+func plain(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ' || c >= 0x7f, c == '"', c == '\\', c == '<', c == '>', c == '&', c == '/':
+			return false
+		}
+	}
+	return len(s) <= 256 // longer ones may have been cut
 }

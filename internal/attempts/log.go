@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
@@ -19,7 +16,6 @@ const (
 	chunkBytes = 256 << 10              // of one fetch
 	pollEvery  = 200 * time.Millisecond // of Follow, when nothing comes
 	retryEvery = time.Second            // of Follow, when Kafka does not answer
-	parallel   = 4                      // partitions that are read at once
 )
 
 // Log is the attempts topic of one installation. It is safe for concurrent use.
@@ -27,8 +23,13 @@ type Log struct {
 	// Trouble, if not nil, hears once of each time in which Follow gets no answer.
 	Trouble func(err error)
 
-	reader *kafka.Reader
-	topic  string
+	cfg      kafka.Config
+	retryFor time.Duration
+	reader   *kafka.Reader
+	topic    string
+
+	mu    sync.Mutex
+	extra []*kafka.Reader // of searches: a broker answers one reader's requests one after another
 }
 
 // Open makes a Log with a client of its own; retryFor is how long a broker may
@@ -39,11 +40,19 @@ func Open(cfg kafka.Config, retryFor time.Duration) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Log{reader: r, topic: cfg.Names.Attempts()}, nil
+	return &Log{cfg: cfg, retryFor: retryFor, reader: r, topic: cfg.Names.Attempts()}, nil
 }
 
 // Close closes the client; calls in flight fail.
-func (l *Log) Close() { l.reader.Close() }
+func (l *Log) Close() {
+	l.reader.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.extra {
+		r.Close()
+	}
+	l.extra = nil
+}
 
 // Position is a place in the log: an offset for each partition.
 type Position []int64
@@ -52,30 +61,21 @@ type Position []int64
 func (l *Log) End(ctx context.Context) (Position, error) { return l.reader.Ends(ctx, l.topic) }
 
 // Last returns the newest attempts before a position that the filter wants, at
-// most limit, the oldest of them first. It reads backwards, only the partition of
-// the endpoint where the filter names one, and not beyond Since; without either it
-// may have to read the whole topic. more says that the limit cut off older ones.
+// most limit, the oldest of them first. It reads only the partition of the endpoint
+// where the filter names one, and not beyond Since; without either it may have to read
+// the whole topic. more says that the limit cut off older ones.
 func (l *Log) Last(ctx context.Context, f Filter, end Position, limit int) (found []schemas.Attempt, more bool, err error) {
 	starts, err := l.starts(ctx, f.Since)
 	if err != nil {
 		return nil, false, err
 	}
-	var mu sync.Mutex // guards found and more
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
+	s := search{log: l, filter: &f, limit: limit}
 	for _, p := range l.partitions(&f, len(end)) {
-		if int(p) >= len(starts) {
-			continue // came after the position
+		if int(p) < len(starts) { // else it came after the position
+			s.add(p, starts[p], end[p])
 		}
-		g.Go(func() error {
-			got, cut, err := l.lastOf(ctx, &f, p, starts[p], end[p], limit)
-			mu.Lock()
-			defer mu.Unlock()
-			found, more = append(found, got...), more || cut
-			return err
-		})
 	}
-	if err := g.Wait(); err != nil {
+	if found, more, err = s.run(ctx); err != nil {
 		return nil, false, err
 	}
 	sortByTime(found)
@@ -102,32 +102,6 @@ func (l *Log) partitions(f *Filter, n int) []int32 {
 		all[i] = int32(i)
 	}
 	return all
-}
-
-var errEnough = errors.New("enough")
-
-func (l *Log) lastOf(ctx context.Context, f *Filter, p int32, from, to int64, limit int) (found []schemas.Attempt, more bool, err error) {
-	err = l.reader.ReadBackwards(ctx, l.topic, p, from, to, chunkBytes, func(recs []schemas.Record) error {
-		for i := range recs {
-			a, ok := parse(&recs[i])
-			if !ok || !f.Match(&a) {
-				continue
-			}
-			if len(found) == limit {
-				more = true
-				return errEnough
-			}
-			found = append(found, a)
-			if f.Delivery != "" && a.Number == 1 && a.Generation == 0 {
-				return errEnough // nothing of this delivery stands before its first attempt
-			}
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return found, more, err
 }
 
 // Follow hands each from then on attempts that the filter wants, until ctx ends

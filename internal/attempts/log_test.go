@@ -149,3 +149,31 @@ func TestFollowGoesOnWhenKafkaIsBack(t *testing.T) {
 		t.Error(found)
 	}
 }
+
+// What is looked for is found also where JSON writes it in another way, and nothing
+// that only looks like it.
+func TestAnyTextIsFound(t *testing.T) {
+	fake, l := openLog(t)
+	cl := fake.Client()
+	subjects := []string{"4711", `say "hi"`, "a/b", "<b>&", "Größe", "tab\there", "back\\slash", "4711x", ""}
+	var recs []*kgo.Record
+	for i, s := range subjects {
+		a := attempt("ep1", i)
+		a.Subject, a.EventID = s, "4711" // an event id that looks like a subject
+		recs = append(recs, record(t, a))
+		b := attempt("ep1", 100+i)
+		b.Subject = s
+		recs = append(recs, &kgo.Record{Topic: "webhooks.attempts", Key: []byte("ep1"), Value: schemas.AppendAttempt(nil, &b)})
+	}
+	testkit.Produce(t, cl, recs...)
+	end, err := l.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range subjects[:len(subjects)-1] {
+		found, _, err := l.Last(t.Context(), Filter{Endpoint: "ep1", Subject: s}, end, 100)
+		if err != nil || len(found) != 2 || found[0].Subject != s || found[1].Subject != s {
+			t.Errorf("%q: %d found, %v", s, len(found), err)
+		}
+	}
+}

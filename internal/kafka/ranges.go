@@ -120,7 +120,7 @@ func (b *backwards) ask(n int64) int32 {
 func (b *backwards) tail(ctx context.Context, lo, to int64) (recs []schemas.Record, at, start int64, err error) {
 	at = lo
 	for next := lo; next < to; {
-		f, err := b.reader.fetchFrom(ctx, b.topic, b.partition, next, b.ask(to-next), next == lo)
+		f, err := b.reader.fetchFrom(ctx, b.topic, b.partition, next, b.ask(to-next), fetchHow{whole: next == lo})
 		if errors.Is(err, ErrOutOfRange) {
 			start = max(start, f.LogStart)
 			if next >= f.LogStart {

@@ -90,15 +90,20 @@ var ErrOutOfRange = errors.New("offset is not in the log")
 // do not answer are tried again (WithRetryFor). An offset outside the log is
 // ErrOutOfRange, with LogStart and HighWatermark set.
 func (r *Reader) Fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32) (Fetched, error) {
-	return r.fetchFrom(ctx, topic, partition, offset, maxBytes, false)
+	return r.fetchFrom(ctx, topic, partition, offset, maxBytes, fetchHow{})
 }
 
-// fetchFrom is Fetch; with whole, the records of the first batch that lie below offset
-// are there too, because they were read and unpacked anyway.
-func (r *Reader) fetchFrom(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32, whole bool) (Fetched, error) {
+// fetchHow changes what of an answer is parsed.
+type fetchHow struct {
+	whole  bool              // also the records of the first batch that lie below the offset: they were read and unpacked anyway
+	wanted func([]byte) bool // only batches that it wants; nil: all
+}
+
+// fetchFrom is Fetch, how one likes it.
+func (r *Reader) fetchFrom(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32, how fetchHow) (Fetched, error) {
 	deadline := time.Now().Add(r.opts.retryFor)
 	for {
-		f, err := r.fetch(ctx, topic, partition, offset, maxBytes, whole)
+		f, err := r.fetch(ctx, topic, partition, offset, maxBytes, how)
 		if err == nil || errors.Is(err, ErrOutOfRange) || errors.Is(err, kgo.ErrClientClosed) {
 			return f, err
 		}
@@ -121,7 +126,7 @@ func retriable(err error) bool {
 	return !errors.As(err, &ke) || ke.Retriable
 }
 
-func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32, whole bool) (Fetched, error) {
+func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32, how fetchHow) (Fetched, error) {
 	t, err := r.find(ctx, topic)
 	if err != nil {
 		return Fetched{}, err
@@ -143,7 +148,7 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return Fetched{}, errors.New("the broker's answer does not hold the partition")
 	}
-	return r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset, whole)
+	return r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset, how)
 }
 
 // fetchRequest names the leader epoch that we know. A broker that was the leader once
@@ -166,7 +171,7 @@ func fetchRequest(topic string, at topicLeaders, partition int32, offset int64, 
 	return req
 }
 
-func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.FetchResponseTopicPartition, offset int64, whole bool) (Fetched, error) {
+func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.FetchResponseTopicPartition, offset int64, how fetchHow) (Fetched, error) {
 	if errors.Is(kerr.ErrorForCode(rp.ErrorCode), kerr.OffsetOutOfRange) {
 		start, end, err := r.bounds(ctx, topic, rp.Partition)
 		if err != nil {
@@ -176,14 +181,18 @@ func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.
 			fmt.Errorf("%s/%d holds offsets %d to %d, not %d: %w", topic, rp.Partition, start, end, offset, ErrOutOfRange)
 	}
 	from := offset
-	if whole && len(rp.RecordBatches) >= 8 { // a batch begins with the offset of its first record
+	if how.whole && len(rp.RecordBatches) >= 8 { // a batch begins with the offset of its first record
 		from = min(offset, max(int64(binary.BigEndian.Uint64(rp.RecordBatches)), rp.LogStartOffset))
+	}
+	size, sifted := len(rp.RecordBatches), int64(0)
+	if how.wanted != nil {
+		sifted = r.sift(rp, how.wanted)
 	}
 	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, Topic: topic, Partition: rp.Partition, IsolationLevel: kgo.ReadCommitted(),
 	}, rp, r.unpack, nil)
-	r.read.Add(int64(len(rp.RecordBatches)))
-	f := Fetched{from: from, Next: max(next, offset), HighWatermark: fp.HighWatermark, Committed: fp.LastStableOffset, LogStart: fp.LogStartOffset, Bytes: len(rp.RecordBatches)}
+	r.read.Add(int64(size))
+	f := Fetched{from: from, Next: max(next, offset, sifted), HighWatermark: fp.HighWatermark, Committed: fp.LastStableOffset, LogStart: fp.LogStartOffset, Bytes: size}
 	if f.Committed < 0 { // a broker without transactions
 		f.Committed = f.HighWatermark
 	}
