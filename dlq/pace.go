@@ -28,6 +28,7 @@ func newPace(all, endpoint float64) *pace {
 	p := &pace{next: map[string]time.Time{}}
 	if all > 0 {
 		p.all = rate.NewLimiter(rate.Limit(all), burst(all))
+		p.all.AllowN(time.Now(), burst(all)-1) // one may go at once; there is nothing to make up for yet
 	}
 	if endpoint > 0 {
 		p.interval = time.Duration(float64(time.Second) / endpoint)
@@ -35,9 +36,9 @@ func newPace(all, endpoint float64) *pace {
 	return p
 }
 
-// burst is what 100 ms bring: a process that did not get its turn for so long catches
-// up, and any ten seconds are still within a few per cent.
-func burst(r float64) int { return max(1, int(math.Ceil(r/10))) }
+// burst is what 300 ms bring: a process that did not get its turn for so long catches
+// up, and no ten seconds hold more than three per cent too much.
+func burst(r float64) int { return max(1, int(math.Ceil(r*3/10))) }
 
 func (p *pace) wait(ctx context.Context) error {
 	if p.all == nil {

@@ -9,11 +9,13 @@ import (
 )
 
 // ReadForwards hands fn the records of [from, to) in chunks of about chunkBytes, in
-// offset order. What lies below the log start is skipped. It ends at to, at the end
-// of the log, or with fn's first error.
+// offset order. What is asked for is bounded by how much came out of the fetch before,
+// because batches may be packed to a tenth. What lies below the log start is skipped.
+// It ends at to, at the end of the log, or with fn's first error.
 func (r *Reader) ReadForwards(ctx context.Context, topic string, partition int32, from, to int64, chunkBytes int32, fn func([]schemas.Record) error) error {
+	ask := min(chunkBytes, firstFetch)
 	for from < to {
-		f, err := r.Fetch(ctx, topic, partition, from, chunkBytes)
+		f, err := r.Fetch(ctx, topic, partition, from, ask)
 		if errors.Is(err, ErrOutOfRange) && from < f.LogStart {
 			from = f.LogStart
 			continue
@@ -23,6 +25,9 @@ func (r *Reader) ReadForwards(ctx context.Context, topic string, partition int32
 		}
 		if err != nil {
 			return err
+		}
+		if size := sizeOf(f.Records); size > 0 {
+			ask = min(chunkBytes, max(leastFetch, int32(float64(chunkBytes)*float64(f.Bytes)/float64(size))))
 		}
 		if recs := below(f.Records, to); len(recs) > 0 {
 			if err := fn(recs); err != nil {
@@ -103,8 +108,11 @@ type backwards struct {
 	density   float64 // bytes of the log that an offset takes; 0: not known yet
 }
 
-// firstFetch is asked for while the density is not known.
-const firstFetch = 64 << 10
+// firstFetch is asked for while the density is not known, and leastFetch always.
+const (
+	firstFetch = 64 << 10
+	leastFetch = 16 << 10
+)
 
 // ask is how many bytes to ask for, for n offsets.
 func (b *backwards) ask(n int64) int32 {
