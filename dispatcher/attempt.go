@@ -53,6 +53,7 @@ func (s *sender) post(ctx context.Context, it *item, ep *Endpoint) result {
 	if err != nil {
 		r.duration = time.Since(r.started)
 		r.class, r.text = s.classifyError(ctx, err)
+		r.text = ep.hide(r.text) // it may quote what came in place of HTTP
 		return r
 	}
 	if resp.StatusCode < 100 || resp.StatusCode > 599 {
@@ -60,7 +61,7 @@ func (s *sender) post(ctx context.Context, it *item, ep *Endpoint) result {
 	}
 	r.status = resp.StatusCode
 	r.retryAfter = parseRetryAfter(resp.Header, time.Now())
-	r.readBody(resp, cancel)
+	r.readBody(resp, ep, cancel)
 	r.duration = time.Since(r.started)
 	return r
 }
@@ -80,11 +81,11 @@ func (s *sender) classifyError(ctx context.Context, err error) (schemas.ErrorCla
 // readBody reads at most maxBodyRead bytes within bodyTime. A body that ends in
 // that gives its connection back; any other is closed with it. The status has
 // decided already, so whatever goes wrong here changes nothing.
-func (r *result) readBody(resp *http.Response, cancel context.CancelFunc) {
+func (r *result) readBody(resp *http.Response, ep *Endpoint, cancel context.CancelFunc) {
 	defer func() { _ = resp.Body.Close() }()
 	failed := !r.delivered()
 	if failed {
-		r.headers = keepHeaders(resp.Header)
+		r.headers = keepHeaders(resp.Header, ep)
 	}
 	if resp.Body == http.NoBody || resp.ContentLength == 0 {
 		return
@@ -96,16 +97,16 @@ func (r *result) readBody(resp *http.Response, cancel context.CancelFunc) {
 		_, _ = io.Copy(io.Discard, limited)
 		return
 	}
-	kept, _ := io.ReadAll(io.LimitReader(limited, maxBodyKept+1))
+	read, _ := io.ReadAll(limited)
+	kept := ep.hide(string(read)) // before it is cut, or half a secret would stay
 	if len(kept) > maxBodyKept {
 		kept, r.truncated = kept[:maxBodyKept], true
-		_, _ = io.Copy(io.Discard, limited)
 	}
-	r.body = printable(string(kept))
+	r.body = printable(kept)
 }
 
 // keepHeaders keeps what explains a failure first, then the rest by name.
-func keepHeaders(h http.Header) []schemas.Pair {
+func keepHeaders(h http.Header, ep *Endpoint) []schemas.Pair {
 	names := slices.SortedFunc(maps.Keys(h), func(a, b string) int {
 		if x, y := explains(a), explains(b); x != y {
 			if x {
@@ -121,6 +122,7 @@ func keepHeaders(h http.Header) []schemas.Pair {
 			if len(kept) == maxHeadersKept {
 				return kept
 			}
+			v = ep.hide(v)
 			kept = append(kept, schemas.Pair{Name: name, Value: printable(v[:min(len(v), maxHeaderLength)])})
 		}
 	}

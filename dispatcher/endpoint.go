@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -18,6 +19,7 @@ type Endpoint struct {
 
 	URL            *url.URL
 	LogURL         string // URL without its query, which may hold a secret
+	Owner          string // contact for notices
 	Signer         Signer
 	Schedule       Schedule
 	MaxInFlight    int           // default 10
@@ -26,6 +28,7 @@ type Endpoint struct {
 	Header         http.Header // its own headers and authorization
 	ForwardHeaders map[string]bool
 	NoCEHeaders    bool
+	Hidden         []string // its secrets, which a receiver may repeat in an answer: the delivery log does not keep them
 }
 
 // DefaultEndpointMaxInFlight is the concurrency limit of an endpoint that says none.
@@ -36,6 +39,20 @@ const DefaultTimeout = 15 * time.Second
 
 // MaxTimeout is the longest total deadline that may be registered.
 const MaxTimeout = 60 * time.Second
+
+// hide takes the endpoint's secrets out of what its receiver answered: there are
+// error pages that show the request with its headers, or the receiver's settings.
+func (e *Endpoint) hide(answer string) string {
+	for _, secret := range e.Hidden {
+		if len(secret) >= leastHidden {
+			answer = strings.ReplaceAll(answer, secret, "(hidden)")
+		}
+	}
+	return answer
+}
+
+// leastHidden is the length below which a secret would hide half of an answer.
+const leastHidden = 4
 
 func (e *Endpoint) maxInFlight() int {
 	if e == nil || e.MaxInFlight <= 0 {

@@ -83,7 +83,7 @@ func (e *episode) notice(kind schemas.NoticeKind, ep *Endpoint, now time.Time) *
 		return nil
 	}
 	return &schemas.Notice{
-		ID: schemas.NoticeID(ep.ID, kind, e.FailingSince), Kind: kind, EndpointID: ep.ID, Tenant: ep.Tenant, URL: ep.LogURL,
+		ID: schemas.NoticeID(ep.ID, kind, e.FailingSince), Kind: kind, EndpointID: ep.ID, Tenant: ep.Tenant, URL: ep.LogURL, Owner: ep.Owner,
 		FailingSince: e.FailingSince, At: now.UTC(), Attempts: e.Attempts, Reason: e.DisabledReason,
 		LastStatus: e.LastStatus, LastClass: e.LastClass, LastError: e.LastError,
 	}

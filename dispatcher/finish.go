@@ -117,6 +117,7 @@ func (s *lanes) learn(l *lane, it *item, e ending, now time.Time) *schemas.Notic
 	var notice *schemas.Notice
 	switch {
 	case e.disable:
+		l.episode.failed(e.result, now) // what the notice tells of
 		l.switchOff(it.ep, disabledGone, now)
 		s.undecide(l)
 		tell = true

@@ -12,6 +12,7 @@ import (
 	"github.com/milena-project/milena/internal/app"
 	"github.com/milena-project/milena/internal/config"
 	"github.com/milena-project/milena/internal/devmode"
+	"github.com/milena-project/milena/internal/logging"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -82,6 +83,7 @@ func screenOf(w io.Writer) (terminal, color bool, width func() int) {
 type system struct{ *app.App }
 
 func startSystem(loaded *config.Loaded, log *slog.Logger, onAttempt func(*schemas.Attempt)) (devmode.System, error) {
+	logging.Standard(log)
 	a, err := app.New(loaded.Config, app.Options{Logger: log, Version: readVersion().Version, OnAttempt: onAttempt})
 	if err != nil {
 		return nil, err

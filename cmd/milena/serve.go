@@ -9,6 +9,7 @@ import (
 	"github.com/milena-project/milena/internal/config"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/kafka/mskiam"
+	"github.com/milena-project/milena/internal/logging"
 )
 
 func (p *program) serveCommand() *cobra.Command {
@@ -30,7 +31,9 @@ Exit code 0: asked to stop; 1: failed; 2: refused to run: before anything was to
 		if _, err := needRing(loaded); err != nil {
 			return err
 		}
-		a, err := app.New(loaded.Config, app.Options{Logger: loaded.Log.NewLogger(p.err), Version: readVersion().Version,
+		log := loaded.Log.NewLogger(p.err)
+		logging.Standard(log)
+		a, err := app.New(loaded.Config, app.Options{Logger: log, Version: readVersion().Version,
 			Connect: connectIAM})
 		if err != nil {
 			return usage("%w", err)

@@ -28,6 +28,7 @@ type Options struct {
 	Process   string                   // names the process in claims, for people; default: host and process id
 	Dialer    kafka.Dialer             // to brokers; nil: TCP
 	Connect   func(*kafka.Config)      // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
+	Egress    func(*egress.Config)     // the last word on how endpoints are reached: a resolver, authorities; nil: nothing
 	OnAttempt func(a *schemas.Attempt) // sees every attempt; a must not be kept
 }
 
@@ -162,7 +163,11 @@ func (a *App) addRoles() error {
 }
 
 func (a *App) addDispatcher(fx *effects, parker dispatcher.Parker) error {
-	out, err := egress.New(a.cfg.EgressConfig())
+	way := a.cfg.EgressConfig()
+	if a.opts.Egress != nil {
+		a.opts.Egress(&way)
+	}
+	out, err := egress.New(way)
 	if err != nil {
 		return err
 	}

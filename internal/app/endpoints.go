@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/milena-project/milena/dispatcher"
@@ -56,7 +57,7 @@ func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration) *
 	ep := &dispatcher.Endpoint{
 		ID: rec.ID, Tenant: rec.Tenant, State: rec.State, Version: rec.Version,
 		MaxInFlight: rec.MaxInFlight, Timeout: time.Duration(rec.Timeout), RateLimit: rec.RateLimit,
-		NoCEHeaders: rec.NoCEHeaders,
+		NoCEHeaders: rec.NoCEHeaders, Owner: rec.Owner,
 	}
 	if rec.State != schemas.StateEnabled {
 		return ep // nothing of it is sent
@@ -71,9 +72,20 @@ func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration) *
 	logURL.RawQuery, logURL.User = "", nil
 	ep.LogURL = logURL.String()
 	ep.Schedule = prepareSchedule(rec.Retry, maxAge)
-	ep.Signer = prepareSigner(rec, open)
-	if ep.Header, err = request.OwnHeaders(rec, open); err != nil {
+	noting := func(endpointID, sealed string) (string, error) {
+		text, err := open(endpointID, sealed)
+		if err == nil {
+			ep.Hidden = append(ep.Hidden, text)
+		}
+		return text, err
+	}
+	ep.Signer = prepareSigner(rec, noting)
+	if ep.Header, err = request.OwnHeaders(rec, noting); err != nil {
 		ep.Signer = broken{err}
+	}
+	if rec.Auth != nil && rec.Auth.Basic != nil {
+		_, both, _ := strings.Cut(ep.Header.Get("Authorization"), " ")
+		ep.Hidden = append(ep.Hidden, both)
 	}
 	ep.ForwardHeaders = request.Forwarded(rec)
 	return ep

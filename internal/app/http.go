@@ -33,8 +33,8 @@ func (a *App) Handler() http.Handler {
 	return mux
 }
 
-// debugHandler is served on the second listener, which takes loopback only.
-func (a *App) debugHandler() http.Handler {
+// DebugHandler is served on the second listener, which takes loopback only.
+func (a *App) DebugHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -60,7 +60,7 @@ func (a *App) serveHTTP(ctx context.Context) (stop func(), err error) {
 	for _, l := range []struct {
 		key, addr string
 		handler   http.Handler
-	}{{"http.addr", a.cfg.HTTP.Addr, a.Handler()}, {"http.debug_addr", a.cfg.HTTP.DebugAddr, a.debugHandler()}} {
+	}{{"http.addr", a.cfg.HTTP.Addr, a.Handler()}, {"http.debug_addr", a.cfg.HTTP.DebugAddr, a.DebugHandler()}} {
 		if l.addr == "" {
 			continue
 		}

@@ -79,7 +79,12 @@ func isLocal(err error) bool {
 	return false
 }
 
+// isTLS also knows an alert that comes after the handshake: with TLS 1.3 a client
+// certificate is refused, or missed, when the request has been sent already.
 func isTLS(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "remote error" || op.Op == "local error") {
+		return true // crypto/tls's: an alert of the peer's, or of ours
+	}
 	return is[*TLSError](err) || is[*tls.CertificateVerificationError](err) || is[tls.RecordHeaderError](err) || is[tls.AlertError](err) ||
 		is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) || is[x509.CertificateInvalidError](err)
 }

@@ -110,6 +110,10 @@ func (e *Egress) Send(req *http.Request, connected *atomic.Int64) (*http.Respons
 	if err != nil {
 		return nil, mark(req, err)
 	}
+	if resp.ProtoMajor != 1 && resp.ProtoMajor != 2 {
+		resp.Body.Close()
+		return nil, &ProtocolError{Why: "the answer says that it is of version " + resp.Proto}
+	}
 	if !ValidStatus(resp.StatusCode) {
 		resp.Body.Close()
 		return nil, &ProtocolError{Why: fmt.Sprintf("status %d is not one of HTTP's final ones (200 to 599)", resp.StatusCode)}

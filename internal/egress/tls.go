@@ -68,7 +68,7 @@ func tlsWhy(err error, host string) string {
 		return fmt.Sprintf("the certificate is not for %s: it is for %s", host, certNames(e.Certificate))
 	}
 	if e, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		if e.Cert != nil && e.Cert.CheckSignatureFrom(e.Cert) == nil {
+		if e.Cert != nil && selfSigned(e.Cert) {
 			return "the certificate is self-signed, or its authority is not known here"
 		}
 		return "the certificate's authority is not known here, or an intermediate certificate is missing"
@@ -89,6 +89,12 @@ func tlsWhy(err error, host string) string {
 		return "the server refused the handshake: " + e.Err.Error() + " (at least TLS 1.2 is needed)"
 	}
 	return "the handshake failed: " + err.Error() + " (at least TLS 1.2 is needed)"
+}
+
+// selfSigned looks at the signature alone: most certificates that sign themselves do
+// not say that they may sign any.
+func selfSigned(c *x509.Certificate) bool {
+	return c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil
 }
 
 func certNames(c *x509.Certificate) string {

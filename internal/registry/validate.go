@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"net/textproto"
@@ -88,13 +89,35 @@ func checkText(field, s string, most int) error {
 	return nil
 }
 
+// showing puts what may be shown in place of the refused value.
+func showing(err error, value string) error {
+	if v, ok := errors.AsType[*ValidationError](err); ok {
+		v.Value = value
+	}
+	return err
+}
+
+// withoutPassword hides what stands before an @ in a URL, whether it can be parsed or
+// not: the refusal of a URL with a password in it is printed and logged.
+func withoutPassword(raw string) string {
+	at := strings.LastIndexByte(raw, '@')
+	if at < 0 {
+		return raw
+	}
+	scheme := ""
+	if i := strings.Index(raw[:at], "//"); i >= 0 {
+		scheme = raw[:i+2]
+	}
+	return scheme + "(hidden)" + raw[at:]
+}
+
 func (a *Admin) checkTarget(ep *Endpoint) error {
 	if err := checkText("url", ep.URL, maxURL); err != nil {
-		return err
+		return showing(err, withoutPassword(ep.URL))
 	}
 	canonical, err := a.opts.CheckURL(ep.URL)
 	if err != nil {
-		return &ValidationError{"url", ep.URL, err.Error()}
+		return &ValidationError{"url", withoutPassword(ep.URL), err.Error()}
 	}
 	ep.URL = canonical
 	return nil
@@ -265,7 +288,7 @@ func checkHeaders(ep *Endpoint) error {
 			return err
 		}
 		if err := checkText(fmt.Sprintf("headers[%d].value", i), h.Value, maxHeader); err != nil {
-			return err
+			return showing(err, "(hidden)") // it may be a key of the receiver's
 		}
 	}
 	for i, h := range ep.ForwardHeaders {
