@@ -18,6 +18,7 @@ import (
 
 	"github.com/milena-project/milena/internal/app"
 	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/internal/logging"
 	"github.com/milena-project/milena/internal/testkit"
 )
 
@@ -51,6 +52,7 @@ func runChild() int {
 		level = slog.LevelInfo
 	}
 	logs := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	logging.Standard(logs)
 	a, err := app.New(cfg, app.Options{Logger: logs, Version: os.Getenv(childVersion)})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

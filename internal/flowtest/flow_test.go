@@ -35,7 +35,8 @@ type flow struct {
 	admin    *registry.Admin
 	client   *kgo.Client
 	logs     *slog.Logger
-	members  int // processes started so far
+	opts     app.Options // of the processes in this test's process
+	members  int         // processes started so far
 }
 
 // newFlow makes an installation with a prefix of its own and no endpoint.

@@ -1,10 +1,13 @@
 package flowtest
 
 import (
+	"log/slog"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/milena-project/milena/internal/logging"
 )
 
 // TestMain is also the entry of the processes that tests start and kill: the test
@@ -13,5 +16,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childConfig) != "" {
 		os.Exit(runChild())
 	}
+	logging.Standard(slog.New(slog.DiscardHandler)) // misbehaving peers are the point here
 	goleak.VerifyTestMain(withShared(m))
 }

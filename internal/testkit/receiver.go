@@ -31,6 +31,7 @@ type Receiver struct {
 
 	mu    sync.Mutex
 	paths map[string]*pathState
+	conns map[net.Conn]http.ConnState
 	def   Script
 }
 
@@ -61,7 +62,7 @@ func WithDefault(s Script) ReceiverOption { return func(r *Receiver) { r.def = s
 // NewReceiver starts a receiver on a free loopback port; it ends with the test.
 func NewReceiver(t testing.TB, opts ...ReceiverOption) *Receiver {
 	t.Helper()
-	rcv := &Receiver{Log: &ReceiverLog{}, paths: map[string]*pathState{}, def: Always(Answer{})}
+	rcv := &Receiver{Log: &ReceiverLog{}, paths: map[string]*pathState{}, conns: map[net.Conn]http.ConnState{}, def: Always(Answer{})}
 	for _, o := range opts {
 		o(rcv)
 	}
@@ -80,6 +81,7 @@ func NewReceiver(t testing.TB, opts ...ReceiverOption) *Receiver {
 		Handler:           http.HandlerFunc(rcv.serve),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: time.Minute,
+		ConnState:         rcv.noteConn,
 		ErrorLog:          log.New(io.Discard, "", 0), // misbehaving peers are the point here
 	}
 	served := make(chan struct{})
@@ -126,6 +128,29 @@ func (r *Receiver) Secrets(t testing.TB, path string, secrets ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.path(path).verifiers = vs
+}
+
+// CloseIdle ends the connections that carry no request now, as a receiver does that
+// is restarted; the next request needs a connection of its own.
+func (r *Receiver) CloseIdle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c, state := range r.conns {
+		if state == http.StateIdle || state == http.StateNew {
+			_ = c.Close()
+		}
+	}
+}
+
+// noteConn is the server's ConnState.
+func (r *Receiver) noteConn(c net.Conn, state http.ConnState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(r.conns, c)
+		return
+	}
+	r.conns[c] = state
 }
 
 // Peak is the highest number of concurrent requests that a path has seen. A

@@ -88,8 +88,13 @@ func (s *Signal[T]) poll(match func(T) bool) (T, bool, <-chan struct{}) {
 	return zero, false, s.waiter
 }
 
-// pollEvery is how often Eventually looks.
-const pollEvery = 5 * time.Millisecond
+// pollEvery is how often Eventually looks, and lookShare what part of the time its
+// looking may take: a condition that reads a topic through would else take the
+// processor from what it waits for.
+const (
+	pollEvery = 5 * time.Millisecond
+	lookShare = 5
+)
 
 // Eventually looks at cond until it answers an empty string, and fails the test
 // with its last answer after timeout. cond says what is still wrong, so the
@@ -98,16 +103,16 @@ const pollEvery = 5 * time.Millisecond
 func Eventually(t testing.TB, timeout time.Duration, cond func() (stillWrong string)) {
 	t.Helper()
 	deadline := time.Now().Add(timeout)
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		wrong := cond()
+		took := time.Since(began)
 		if wrong == "" {
 			return
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s still: %s", timeout, wrong)
 		}
-		<-tick.C
+		<-time.After(max(pollEvery, min(lookShare*took, 40*pollEvery)))
 	}
 }
