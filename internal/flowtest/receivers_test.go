@@ -159,7 +159,10 @@ func (f *flow) aftermath() aftermath {
 		for _, rec := range f.read(f.names().Retry(tier)) {
 			d, err := schemas.ParseDelivery(rec)
 			must(f.t, err)
-			a.waiting[d.EndpointID] = append(a.waiting[d.EndpointID], d)
+			// One that has gone on to another tier waits once.
+			a.waiting[d.EndpointID] = append(slices.DeleteFunc(a.waiting[d.EndpointID], func(o schemas.Delivery) bool {
+				return o.ID() == d.ID() && o.Attempt == d.Attempt
+			}), d)
 		}
 	}
 	return a
