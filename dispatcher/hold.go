@@ -26,6 +26,7 @@ type held struct {
 	waiting   []*item   // appended, and done once health says where to begin
 	taking    bool      // fresh records are appended; false: what is left is worked off
 	asked     bool      // stands in its partition's line for the reader
+	turn      int       // bytes that its next read should be of; 0: none was made
 	since     time.Time // when what has been there longest was put there; later than that where it was not read yet
 }
 

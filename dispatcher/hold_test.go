@@ -215,3 +215,19 @@ func TestDisablingEndsWhatIsOnHoldAsDeadLetters(t *testing.T) {
 		})
 	})
 }
+
+func TestAReadOfHoldGrowsWithWhatALaneCanUse(t *testing.T) {
+	turn := holdFirst
+	for range 20 {
+		turn = nextTurn(turn, turn, 1)
+	}
+	if turn != holdTurn {
+		t.Errorf("%d bytes after many turns that were used, want %d", turn, holdTurn)
+	}
+	if got := nextTurn(turn, turn, 0.125); got != holdTurn/4 {
+		t.Errorf("%d bytes after a turn of which an eighth was used, want %d", got, holdTurn/4)
+	}
+	if got := nextTurn(turn, turn, 0); got != holdFirst {
+		t.Errorf("%d bytes after a turn that was no use, want %d", got, holdFirst)
+	}
+}

@@ -16,10 +16,13 @@ type HoldChunk struct {
 }
 
 // holdRate bounds what a process reads from hold, in bytes a second; holdTurn what
-// one turn may cost.
+// one turn may cost. A lane begins with holdFirst: it doubles while the lane wants more
+// than a turn gave it, and shrinks to what the lane had room for, so that a slow
+// endpoint's records are not read a hundred times for a few that can be sent soon.
 const (
-	holdRate = 64 << 20
-	holdTurn = 8 << 20
+	holdRate  = 64 << 20
+	holdTurn  = 8 << 20
+	holdFirst = 32 << 10
 )
 
 // errHoldShort: the log ends before records that were acknowledged or that health
@@ -35,7 +38,7 @@ const holdRetry = 250 * time.Millisecond
 func (p *Partition) readHold(ctx context.Context) {
 	s := p.d.lanes
 	for {
-		l, from := s.nextAsker(p)
+		l, from, size := s.nextAsker(p)
 		if l == nil {
 			select {
 			case <-ctx.Done():
@@ -44,7 +47,7 @@ func (p *Partition) readHold(ctx context.Context) {
 				continue
 			}
 		}
-		chunk, err := p.d.HoldLog.ReadHold(ctx, p.number, from, holdTurn)
+		chunk, err := p.d.HoldLog.ReadHold(ctx, p.number, from, size)
 		if err == nil && chunk.Next <= from {
 			err = errHoldShort
 		}
@@ -59,7 +62,7 @@ func (p *Partition) readHold(ctx context.Context) {
 			}
 			continue
 		}
-		p.serve(from, chunk)
+		p.serve(l, from, chunk)
 		if p.d.Hooks.HoldRead != nil {
 			p.d.Hooks.HoldRead(chunk.Bytes)
 		}
@@ -116,29 +119,32 @@ func (s *lanes) askAgain(l *lane) {
 	}
 }
 
-// nextAsker returns the lane whose turn it is and where its unread records begin.
-func (s *lanes) nextAsker(p *Partition) (*lane, int64) {
+// nextAsker returns the lane whose turn it is, where its unread records begin and how
+// many bytes it should read.
+func (s *lanes) nextAsker(p *Partition) (l *lane, from int64, size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for {
-		l, ok := p.askers.pop()
+		next, ok := p.askers.pop()
 		if !ok {
-			return nil, 0
+			return nil, 0, 0
 		}
-		if l.held == nil || l.part != p {
+		h := next.held
+		if h == nil || next.part != p {
 			continue
 		}
-		l.held.asked = false
-		if s.wants(l, now) {
-			return l, l.held.searched
+		h.asked = false
+		if s.wants(next, now) {
+			h.turn = max(h.turn, holdFirst)
+			return next, h.searched, h.turn
 		}
 	}
 }
 
 // serve hands what was read to the lanes that can use it, and notes for each how
-// far it has been searched.
-func (p *Partition) serve(from int64, chunk HoldChunk) {
+// far it has been searched. asker is the lane whose turn it was.
+func (p *Partition) serve(asker *lane, from int64, chunk HoldChunk) {
 	s := p.d.lanes
 	var settle []func()
 	s.mu.Lock()
@@ -167,6 +173,9 @@ func (p *Partition) serve(from int64, chunk HoldChunk) {
 	for l := range served {
 		l.held.searched = max(l.held.searched, chunk.Next)
 	}
+	if h := asker.held; h != nil && asker.part == p {
+		h.turn = nextTurn(h.turn, chunk.Bytes, float64(h.searched-from)/float64(chunk.Next-from))
+	}
 	for l := range p.held {
 		if l.held != nil && l.part == p { // else a later assignment has it already
 			s.leaveHold(l, l.held)
@@ -178,6 +187,15 @@ func (p *Partition) serve(from int64, chunk HoldChunk) {
 	for _, f := range settle {
 		f()
 	}
+}
+
+// nextTurn is how many bytes a lane should read after a turn of so many, of which it
+// could use a part.
+func nextTurn(turn, read int, used float64) int {
+	if used >= 1 {
+		return min(2*turn, holdTurn)
+	}
+	return max(holdFirst, min(turn, int(2*used*float64(read))))
 }
 
 // ingest takes one record of hold into its lane. It returns what is to be done once
