@@ -10,6 +10,9 @@ type fifo[T any] struct {
 
 func (q *fifo[T]) len() int { return len(q.items) - q.head }
 
+// all is what is in the queue, in order; it must not be kept.
+func (q *fifo[T]) all() []T { return q.items[q.head:] }
+
 func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }
 
 // pushFront puts v before all others.

@@ -119,14 +119,36 @@ func (s *lanes) askAgain(l *lane) {
 	}
 }
 
+// nextInTurn takes a lane out of the line: its head, or (behind) the one whose place is
+// furthest behind. Every other turn is for that one. Endpoints that recover one after
+// another are at as many places, and each would read the whole of hold for itself; so
+// it catches up with those before it, and from then on one read serves them all.
+func (p *Partition) nextInTurn(behind bool, now time.Time) (*lane, bool) {
+	s := p.d.lanes
+	if !behind || p.askers.len() < 2 {
+		return p.askers.pop()
+	}
+	var last *lane
+	for _, l := range p.askers.all() {
+		if l.held != nil && l.part == p && (last == nil || l.held.searched < last.held.searched) && s.wants(l, now) {
+			last = l
+		}
+	}
+	if last == nil {
+		return p.askers.pop()
+	}
+	return p.askers.remove(func(l *lane) bool { return l == last })
+}
+
 // nextAsker returns the lane whose turn it is, where its unread records begin and how
 // many bytes it should read.
 func (s *lanes) nextAsker(p *Partition) (l *lane, from int64, size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	for {
-		next, ok := p.askers.pop()
+	p.turns++
+	for first := p.turns%2 == 0; ; first = false {
+		next, ok := p.nextInTurn(first, now)
 		if !ok {
 			return nil, 0, 0
 		}

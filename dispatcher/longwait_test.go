@@ -12,7 +12,7 @@ import (
 )
 
 func TestAnEndpointThatTakesFiftyASecondCostsThreeWritesARecordAndNobodyElseAnything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { fiftyASecond(t, 20_000) })
+	synctest.Test(t, func(t *testing.T) { fiftyASecond(t, 6_000) })
 }
 
 func TestSoakAMillionRecordsForAnEndpointThatTakesFiftyASecond(t *testing.T) {
@@ -94,7 +94,7 @@ func fiftyASecond(t *testing.T, n int) {
 }
 
 func TestAnEndpointThatWasDownForADayIsBackWithinItsOpenTimeAndNotOverrun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { downForADay(t, 4_000) })
+	synctest.Test(t, func(t *testing.T) { downForADay(t, 2_000) })
 }
 
 func TestSoakAnEndpointDownForADayWithAHundredThousandWaiting(t *testing.T) {

@@ -28,6 +28,7 @@ type Partition struct {
 	held   map[*lane]struct{} // lanes with records on hold
 	toHold map[*item]struct{} // on their way there, and not done in deliveries yet
 	askers fifo[*lane]        // lanes that want to read on, in turn
+	turns  int                // of its reader so far
 
 	asked   chan struct{} // has an element while askers has some
 	room    chan struct{} // has an element when there may be room again

@@ -152,10 +152,17 @@ func TestNothingIsEarlyOrLostUnderRandomTrouble(t *testing.T) {
 }
 
 func TestSoakNothingIsEarlyOrLostUnderRandomTrouble(t *testing.T) {
+	const least = 1_000 // seeds, however long they take
 	end := time.Now().Add(testkit.SoakBudget(t))
 	first := rand.Uint64() >> 1
+	if s, err := strconv.ParseUint(os.Getenv("MILENA_SEED"), 10, 64); err == nil {
+		first = s
+	}
 	seed := first
-	for ; time.Now().Before(end) && !t.Failed(); seed++ {
+	for ; (seed-first < least || time.Now().Before(end)) && !t.Failed(); seed++ {
+		if (seed-first)%50 == 0 {
+			t.Logf("MILENA_SEED=%d and the 49 after it", seed)
+		}
 		synctest.Test(t, func(t *testing.T) { trouble(t, seed) })
 	}
 	t.Logf("%d seeds from MILENA_SEED=%d on", seed-first, first)
