@@ -24,7 +24,7 @@ type load struct {
 	d      *Dispatcher
 	p      *Partition
 	topics HoldLog
-	stop   func()
+	halt   func() // ends it as it is
 
 	mu        sync.Mutex
 	endpoints map[string]*Endpoint
@@ -36,6 +36,8 @@ type load struct {
 	most      map[string]int // of requests at once
 	letters   map[schemas.Reason]int
 	notices   []schemas.NoticeKind
+	settled   map[int64]bool // offsets that are done; nil: not noted
+	barrier   error
 
 	posts, delivered, logged, parked, held, done atomic.Int64
 	offset                                       int64
@@ -68,23 +70,14 @@ func (w *load) begin() {
 	w.p = w.d.Assign(ctx, 0, w)
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.d.Run(ctx) }()
-	w.stop = sync.OnceFunc(func() {
-		w.d.BeginShutdown(time.Second)
-		w.p.Drain(context.WithoutCancel(ctx))
-		cancel()
-		<-ended
+	w.halt = func() { cancel(); <-ended }
+	w.t.Cleanup(func() {
+		if ctx.Err() == nil { // it was not halted
+			w.d.BeginShutdown(time.Second)
+			w.p.Drain(context.WithoutCancel(ctx))
+		}
+		w.halt()
 	})
-	w.t.Cleanup(w.stop)
-}
-
-// kill ends it as kill -9 does: nothing is wound up and nothing is told any more.
-func (w *load) kill() {
-	gone, cancel := context.WithCancel(context.Background())
-	cancel()
-	w.d.lanes.close()
-	w.d.cancel(errShutdown)
-	w.p.Drain(gone)
-	w.stop()
 }
 
 func (w *load) endpoint(id string, change ...func(*Endpoint)) {
@@ -150,8 +143,13 @@ func (w *load) Endpoint(id string, _ *Endpoint) *Endpoint {
 	return w.endpoints[id]
 }
 
-func (w *load) Barrier(<-chan struct{}) error { return nil }
-func (w *load) PartitionOf(string) int32      { return 0 }
+func (w *load) Barrier(<-chan struct{}) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.barrier
+}
+
+func (w *load) PartitionOf(string) int32 { return 0 }
 
 func (w *load) Park(_ *schemas.Delivery, acked func()) { w.parked.Add(1); go acked() }
 
@@ -179,11 +177,19 @@ func (w *load) Notify(n *schemas.Notice, acked func()) {
 	go acked()
 }
 
-func (w *load) Done(int64)                 { w.done.Add(1) }
-func (w *load) DoneHere(int64)             { w.done.Add(1) }
+func (w *load) DoneHere(offset int64)      { w.Done(offset) }
 func (w *load) GiveUp(int64)               {}
 func (w *load) Owned() bool                { return true }
 func (w *load) FrozenSince(time.Time) bool { return false }
+
+func (w *load) Done(offset int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done.Add(1)
+	if w.settled != nil {
+		w.settled[offset] = true
+	}
+}
 
 // answers changes what the receivers do.
 func (w *load) answers(f func(id string, r *http.Request) (*http.Response, error)) {
@@ -212,13 +218,6 @@ func (w *load) buried() (n int) {
 		n += c
 	}
 	return n
-}
-
-// writes is how many records of ours each attempt cost: hold, health, delivery log,
-// tiers and dead letters together.
-func (w *load) writes(health int) float64 {
-	all := w.held.Load() + w.logged.Load() + w.parked.Load() + int64(w.buried()+health)
-	return float64(all) / float64(w.logged.Load())
 }
 
 func percentile(all []time.Duration, q float64) time.Duration {
