@@ -188,7 +188,12 @@ func (p *Partition) serve(asker *lane, from int64, chunk HoldChunk) {
 			delete(served, l)
 			continue
 		}
-		if f := s.ingest(l, rec, now); f != nil {
+		f, again := s.ingest(l, rec, now)
+		if again {
+			l.held.searched = rec.Offset
+			delete(served, l)
+		}
+		if f != nil {
 			settle = append(settle, f)
 		}
 	}
@@ -221,25 +226,26 @@ func nextTurn(turn, read int, used float64) int {
 }
 
 // ingest takes one record of hold into its lane. It returns what is to be done once
-// the lock is free, if the record ends here.
-func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
+// the lock is free, if the record ends here; or again: nothing can be said of it at
+// this moment, and it has to be read once more.
+func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) (ends func(), again bool) {
 	h, p := l.held, l.part
 	fresh := h.tracker.Received(rec.Offset)
 	if fresh && rec.Offset >= h.before && h.ahead > 0 && rec.Offset <= h.last {
 		h.ahead--
 	}
 	if !h.tracker.Open(rec.Offset) {
-		return nil // settled; read again after a drop
+		return nil, false // settled; read again after a drop
 	}
 	if h.settledBefore(rec.Offset) {
 		h.tracker.Done(rec.Offset)
-		return nil
+		return nil, false
 	}
 	if o := l.busy[rec.Offset]; o != nil {
 		if o.held != h {
 			o.heir = h // its attempt began under an assignment of before
 		}
-		return nil
+		return nil, false
 	}
 	it := &item{part: p, offset: rec.Offset, lane: l, held: h, heldAt: rec.Timestamp.UnixMilli()}
 	var err error
@@ -252,34 +258,38 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) func() {
 		// was not done, and is with us.
 		s.unheld()
 		h.tracker.Done(rec.Offset)
-		return nil
+		return nil, false
 	case err != nil:
 		open()
 		l.take(it)
 		it.d.Error = schemas.CleanError(err.Error())
-		return func() { p.d.bury(it, schemas.ReasonMalformed, nil) }
+		return func() { p.d.bury(it, schemas.ReasonMalformed, nil) }, false
 	case now.Sub(it.d.Enqueued) > s.cfg.MaxAge && s.d.clock.trusted():
 		open()
 		l.take(it)
-		return func() { p.d.bury(it, schemas.ReasonExpired, nil) }
+		return func() { p.d.bury(it, schemas.ReasonExpired, nil) }, false
 	}
 	l.take(it)
 	it.d.Claim = 0
 	it.key = s.d.duplicates.key(&it.d)
 	it.ready = readySince(&it.d, rec.Timestamp, now)
 	if !s.d.duplicates.claim(it.key) {
-		open()
 		queued, ok := l.behind.remove(func(o *item) bool { return o.key == it.key })
+		if o := p.inHand.Load(); !ok && o != nil && o.key == it.key {
+			delete(l.busy, it.offset)
+			return nil, true
+		}
+		open()
 		if !ok { // it was sent
-			return func() { p.duplicate(it) }
+			return func() { p.duplicate(it) }, false
 		}
 		// Of two queued copies the one from hold stays, for the order's sake.
 		s.unqueue(queued)
 		s.enqueue(l, &l.ahead, it)
-		return func() { p.duplicate(queued) }
+		return func() { p.duplicate(queued) }, false
 	}
 	s.enqueue(l, &l.ahead, it)
-	return nil
+	return nil, false
 }
 
 // take notes that a record of hold is in memory.

@@ -39,6 +39,8 @@ func (p *Partition) take(rec *schemas.Record) {
 	}
 	it.d.Own() // one that waits, or hangs, must not keep the whole fetch that it came in
 	it.key = d.duplicates.key(&it.d)
+	p.inHand.Store(it)
+	defer p.inHand.Store(nil)
 	if !d.duplicates.claim(it.key) {
 		p.begin()
 		p.duplicate(it)

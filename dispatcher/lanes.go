@@ -58,6 +58,7 @@ func (s *lanes) known(id string) *Endpoint {
 func (s *lanes) offer(it *item, ep *Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	it.part.inHand.Store(nil)
 	now := time.Now()
 	l := s.lane(it.d.EndpointID, it.part, tenantOf(ep))
 	s.use(l, ep, now)

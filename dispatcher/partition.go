@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -29,6 +30,10 @@ type Partition struct {
 	toHold map[*item]struct{} // on their way there, and not done in deliveries yet
 	askers fifo[*lane]        // lanes that want to read on, in turn
 	turns  int                // of its reader so far
+
+	// inHand is what Take is about to claim and offer to a lane. A copy of it that is
+	// read from hold meanwhile is neither queued nor sent, and is read again.
+	inHand atomic.Pointer[item]
 
 	asked   chan struct{} // has an element while askers has some
 	room    chan struct{} // has an element when there may be room again
