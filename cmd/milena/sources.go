@@ -127,6 +127,8 @@ func seenText(s *router.Seen) string {
 	}
 	fmt.Fprintf(&b, "  %d bytes\n    ", s.Bytes)
 	switch n := len(s.Endpoints); {
+	case s.Tombstone:
+		b.WriteString("no event: a tombstone, passed over")
 	case s.Malformed != "":
 		b.WriteString("dead letter: " + safe(s.Malformed))
 	case n == 0:

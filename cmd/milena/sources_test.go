@@ -44,14 +44,14 @@ func TestSourcesCheckShowsWhoWouldGetWhatAndWhy(t *testing.T) {
 	if res.code != exitDone || len(seen) != 2 || strings.Join(seen[0].Endpoints, " ") != "one two" || seen[0].Tenant != "acme" || len(seen[1].Endpoints) != 0 {
 		t.Errorf("%+v", res)
 	}
-	testkit.Produce(t, cl, &kgo.Record{Topic: "orders", Partition: 1})
+	testkit.Produce(t, cl, &kgo.Record{Topic: "orders", Partition: 1}, &kgo.Record{Topic: "orders", Partition: 1, Headers: []kgo.RecordHeader{kind("order.paid")}})
 	res = run(t, "", env, "sources", "check", "orders", "empty")
-	for _, want := range []string{"orders/0@1", "tenant acme", "to one, two\n", "no endpoint without tenant subscribes to stock.low", "dead letter: malformed record: the value is null"} {
+	for _, want := range []string{"orders/0@1", "tenant acme", "to one, two\n", "no endpoint without tenant subscribes to stock.low", "no event: a tombstone", "dead letter: malformed record: the value is null"} {
 		if !strings.Contains(res.out, want) {
 			t.Errorf("%q is missing in %s", want, res.out)
 		}
 	}
-	if res.code != exitFailed || !strings.Contains(res.err, "empty holds no records") || !strings.Contains(res.err, "1 of 4 records would be dead letters") || strings.Contains(res.out, "\x1b") {
+	if res.code != exitFailed || !strings.Contains(res.err, "empty holds no records") || !strings.Contains(res.err, "1 of 5 records would be dead letters") || strings.Contains(res.out, "\x1b") {
 		t.Errorf("%+v", res)
 	}
 }

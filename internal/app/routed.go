@@ -15,7 +15,7 @@ func (a *App) addRouter(fx *effects) error {
 		Consume:  a.consumeConfig(RoleRouter, sources.Topics, nil),
 		Mapping:  router.Mapping{Types: sources.Types, Tenants: sources.Tenants},
 		Registry: a.follower, Writer: routed{fx}, Logger: a.log,
-		Hooks: router.Hooks{Routed: a.metrics.Routed, Unmatched: a.metrics.Unmatched},
+		Hooks: router.Hooks{Routed: a.metrics.Routed, Unmatched: a.metrics.Unmatched, Tombstone: a.metrics.Tombstone},
 	})
 	if err != nil {
 		return err

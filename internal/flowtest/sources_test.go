@@ -73,9 +73,11 @@ func TestAnEventOfASourceGoesToEachSubscriberOfItsTenantOnce(t *testing.T) {
 			f.happened(orders, at, id+"-4", "bank", "order.made", body(4)),
 			f.happened(orders, at, id+"-5", "", "order.paid", body(5)))
 	}
-	// A topic without CloudEvents headers, and one record that nobody can read.
+	// A topic without CloudEvents headers: an event, the end of a key, and one record
+	// that nobody can read.
 	recs = append(recs, &kgo.Record{Topic: plain, Value: []byte(`"plain"`), Headers: []kgo.RecordHeader{{Key: "whose", Value: []byte("bank")}}},
-		&kgo.Record{Topic: plain, Key: []byte("k")})
+		&kgo.Record{Topic: plain, Key: []byte("k")},
+		&kgo.Record{Topic: plain, Key: []byte("k"), Headers: []kgo.RecordHeader{{Key: "ce_type", Value: []byte("plain.gone")}}})
 	f.produced.Add("/bank-paid", schemas.MessageID(plain, plain+"-0-0"), []byte(`"plain"`))
 	testkit.Produce(t, f.client, recs...)
 	if c := f.delivered(2 * time.Minute); c.Repeats != 0 {
@@ -84,10 +86,10 @@ func TestAnEventOfASourceGoesToEachSubscriberOfItsTenantOnce(t *testing.T) {
 	f.settled(30 * time.Second)
 	letters := f.read(f.names().DLQ())
 	if len(letters) != 1 {
-		t.Fatalf("%d dead letters, want that of the null value", len(letters))
+		t.Fatalf("%d dead letters, want that of the event without a payload", len(letters))
 	}
 	l, err := schemas.ParseLetter(letters[0])
-	if err != nil || l.Reason != schemas.ReasonMalformed || l.Origin.Topic != plain || l.Origin.Offset != 1 {
+	if err != nil || l.Reason != schemas.ReasonMalformed || l.Origin.Topic != plain || l.Origin.Offset != 2 {
 		t.Errorf("%v %+v", err, l)
 	}
 }

@@ -111,11 +111,12 @@ var (
 
 	_ = in("Sources and registry")
 
-	routed    = declare(Counter, "milena_events_routed_total", Sum, "Events of sources that somebody subscribes to.")
-	fannedOut = declare(Counter, "milena_deliveries_routed_total", Sum, "Deliveries that those events became.")
-	unmatched = declare(Counter, "milena_events_unmatched_total", Sum, "Events of sources that nobody subscribes to; they are not stored.")
-	endpoints = declare(Gauge, "milena_registry_endpoints", Max, "Endpoints that are registered and not deleted, as this process knows them.")
-	registry  = declare(Gauge, "milena_registry_timestamp_seconds", Min,
+	routed     = declare(Counter, "milena_events_routed_total", Sum, "Events of sources that somebody subscribes to.")
+	fannedOut  = declare(Counter, "milena_deliveries_routed_total", Sum, "Deliveries that those events became.")
+	unmatched  = declare(Counter, "milena_events_unmatched_total", Sum, "Events of sources that nobody subscribes to; they are not stored.")
+	tombstones = declare(Counter, "milena_source_tombstones_total", Sum, "Records of sources that are no events: a null value without CloudEvents attributes, as compacted topics have them.")
+	endpoints  = declare(Gauge, "milena_registry_endpoints", Max, "Endpoints that are registered and not deleted, as this process knows them.")
+	registry   = declare(Gauge, "milena_registry_timestamp_seconds", Min,
 		"As of when this process knows all that is committed of the registry; 0: it has not read it yet. It stands still while no broker answers.")
 
 	_ = in("The process")

@@ -46,6 +46,7 @@ type Metrics struct {
 	letterExpires prometheus.Gauge
 
 	routed, fannedOut, unmatched prometheus.Counter
+	tombstones                   prometheus.Counter
 	misrouted                    prometheus.Counter
 	assignments                  *prometheus.CounterVec
 	drift                        prometheus.Gauge
@@ -61,7 +62,7 @@ func New(version string, state func() State) *Metrics {
 		waiting: waitingRecords.gaugeVec(), overdue: overdueRecords.gaugeVec(), oldestOverdue: oldestOverdue.gaugeVec(),
 		near: nearRecords.gauge(), nearBytes: nearBytes.gauge(), skew: skew.gauge(),
 		openLetters: openLetters.gaugeVec(), oldestLetter: oldestLetter.gauge(), letterExpires: letterExpires.gauge(),
-		routed: routed.counter(), fannedOut: fannedOut.counter(), unmatched: unmatched.counter(),
+		routed: routed.counter(), fannedOut: fannedOut.counter(), unmatched: unmatched.counter(), tombstones: tombstones.counter(),
 		misrouted: misrouted.counter(), assignments: assignments.counterVec(), drift: drift.gauge(),
 	}
 	delays, stopped := deliveryDelay.histogramVec(), interrupted.counterVec()
@@ -80,7 +81,7 @@ func New(version string, state func() State) *Metrics {
 		changes, causes, m.holdsSettled, m.holdRead,
 		m.parked, m.released, m.lateness, m.waiting, m.overdue, m.oldestOverdue, m.near, m.nearBytes, m.skew,
 		buried, m.openLetters, m.oldestLetter, m.letterExpires,
-		m.routed, m.fannedOut, m.unmatched, m.misrouted, m.assignments, m.drift,
+		m.routed, m.fannedOut, m.unmatched, m.tombstones, m.misrouted, m.assignments, m.drift,
 		m.Kafka, newScrape(state),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -178,6 +179,9 @@ func (m *Metrics) Routed(deliveries int) {
 	m.routed.Inc()
 	m.fannedOut.Add(float64(deliveries))
 }
+
+// Tombstone counts a record of a source that is no event.
+func (m *Metrics) Tombstone() { m.tombstones.Inc() }
 
 // Unmatched counts an event that nobody subscribes to.
 func (m *Metrics) Unmatched() { m.unmatched.Inc() }

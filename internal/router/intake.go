@@ -133,6 +133,13 @@ func (in *intake) giveUp(recs []schemas.Record) {
 // given up.
 func (in *intake) route(ctx context.Context, rec *schemas.Record) bool {
 	f := in.begin(rec.Offset)
+	if IsTombstone(rec) {
+		if in.r.cfg.Hooks.Tombstone != nil {
+			in.r.cfg.Hooks.Tombstone()
+		}
+		f.complete()
+		return true
+	}
 	d, err := in.r.cfg.Mapping.Read(*rec)
 	if err != nil {
 		return f.bury(ctx, rec, d, err)

@@ -21,12 +21,16 @@ type Seen struct {
 	Bytes     int       `json:"bytes"`               // of payload
 	Endpoints []string  `json:"endpoints"`           // which get it; empty: nobody subscribes, it is only counted
 	Malformed string    `json:"malformed,omitempty"` // why it would be a dead letter
+	Tombstone bool      `json:"tombstone,omitempty"` // it is no event: passed over and counted
 }
 
 // Look says what the router would do with rec. It writes nothing.
 func Look(rec schemas.Record, m Mapping, match func(tenant, eventType string) []*schemas.Endpoint) Seen {
 	s := Seen{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Time: rec.Timestamp.UTC(),
 		Bytes: len(rec.Value), Endpoints: []string{}}
+	if s.Tombstone = IsTombstone(&rec); s.Tombstone {
+		return s
+	}
 	d, err := m.Read(rec)
 	e := &d.Event
 	s.EventID, s.Source, s.Type, s.Tenant, s.Subject = e.ID, e.Source, e.Type, e.Tenant, e.Subject

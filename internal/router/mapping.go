@@ -1,6 +1,7 @@
 package router
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/milena-project/milena/schemas"
@@ -35,6 +36,14 @@ func (m Mapping) Read(rec schemas.Record) (schemas.Delivery, error) {
 		d.Event.Tenant = value(m.Tenants[rec.Topic], &rec)
 	}
 	return d, nil
+}
+
+// IsTombstone reports whether a record of a source is no event but the end of a key in
+// a compacted topic: its value is null and it names no attribute of CloudEvents. Every
+// table that a connector copies has them, behind the event that says the same. A null
+// value with attributes is an event whose payload is missing: that is malformed.
+func IsTombstone(rec *schemas.Record) bool {
+	return rec.Value == nil && !slices.ContainsFunc(rec.Headers, func(h schemas.Header) bool { return strings.HasPrefix(h.Key, "ce_") })
 }
 
 func value(rule string, rec *schemas.Record) string {

@@ -37,6 +37,7 @@ type Writer interface {
 type Hooks struct {
 	Routed    func(deliveries int) // a record, and how many deliveries it became
 	Unmatched func()               // a record that nobody subscribes to
+	Tombstone func()               // a record that is no event; see IsTombstone
 }
 
 // Config is what a Router needs.

@@ -167,10 +167,24 @@ func TestWhatNobodySubscribesToIsCountedAndNotWritten(t *testing.T) {
 	}
 }
 
+// A compacted topic ends a key with a null value; it would be a dead letter for every
+// row that is deleted.
+func TestATombstoneOfACompactedSourceIsCountedAndPassedOver(t *testing.T) {
+	ended := 0
+	w := newWorld(func(c *Config) { c.Hooks.Tombstone = func() { ended++ } })
+	w.registry.match["/event"] = []string{"a"}
+	null := event(0, "x=y")
+	null.Value = nil
+	w.intake.fanOut(t.Context(), []schemas.Record{null})
+	if len(w.writer.all) != 0 || w.nobody != 0 || ended != 1 || w.answers.done[0] != 1 {
+		t.Errorf("%d writes, %d tombstones, %v", len(w.writer.all), ended, w.answers.done)
+	}
+}
+
 func TestWhatCannotBeReadIsBuriedAndThePartitionGoesOn(t *testing.T) {
 	w := newWorld()
 	w.registry.match["/event"] = []string{"a"}
-	null := event(0)
+	null := event(0, "ce_id=1")
 	null.Value = nil
 	w.intake.fanOut(t.Context(), []schemas.Record{null, event(1)})
 	if w.writer.reasons[0] != schemas.ReasonMalformed || w.writer.all[0].EndpointID != "" || w.writer.all[0].Error == "" {
