@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,8 @@ func (p *program) serveCommand() *cobra.Command {
 		Long: `Run the production process until SIGTERM or Ctrl-C: dispatcher, releaser and router.
 Several processes with the same settings share the work. What is in flight at the end is finished
 within dispatcher.drain_budget; everything else stays in Kafka.
+SIGHUP reads all files again and says what changed: log.level, log.successes and the key ring count at once,
+other settings at the next start, certificates and passwords at the next connection.
 Exit code 0: asked to stop; 1: failed; 2: refused to run: before anything was touched, or because the topics have changed.`,
 		Example: `  milena serve --brokers kafka-1:9092,kafka-2:9092 --keyring-file /etc/milena/keyring
   milena serve --config /etc/milena/milena.yaml --roles dispatcher`}
@@ -31,13 +34,14 @@ Exit code 0: asked to stop; 1: failed; 2: refused to run: before anything was to
 		if _, err := needRing(loaded); err != nil {
 			return err
 		}
-		log := loaded.Log.NewLogger(p.err)
+		level := new(slog.LevelVar)
+		log := loaded.Log.NewLogger(p.err, level)
 		logging.Standard(log)
-		a, err := app.New(loaded.Config, app.Options{Logger: log, Version: readVersion().Version,
-			Connect: connectIAM})
+		a, err := app.New(loaded.Config, app.Options{Logger: log, Version: readVersion().Version, Connect: connectIAM})
 		if err != nil {
 			return usage("%w", err)
 		}
+		defer p.reloads(cmd, a, loaded, log, level)()
 		err = a.Run(cmd.Context())
 		if errors.Is(err, app.ErrRefused) {
 			return usage("%w", err)

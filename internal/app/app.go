@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/milena-project/milena/dispatcher"
@@ -48,6 +50,8 @@ type App struct {
 	dispatch *dispatcher.Dispatcher // nil: not a role of this process
 	loops    []role
 	owned    owned // by the dispatcher
+
+	successes atomic.Uint64 // the share that is logged; bits of a float64
 
 	mu    sync.Mutex
 	notUp error // why not ready: start-up has not ended, or shutdown has begun; guarded by mu
@@ -94,6 +98,7 @@ func New(cfg config.Config, opts Options) (*App, error) {
 		notUp: errStarting,
 	}
 	a.metrics = metrics.New(opts.Version, a.state)
+	a.successes.Store(math.Float64bits(float64(cfg.Log.Successes)))
 	a.kafka = cfg.KafkaConfig(opts.Logger)
 	a.kafka.Hooks = append(a.kafka.Hooks, a.metrics.Kafka)
 	a.kafka.Dialer = opts.Dialer

@@ -26,7 +26,7 @@ func (e endpoints) Endpoint(id string, known *dispatcher.Endpoint) *dispatcher.E
 	switch {
 	case !ok:
 		return nil
-	case known != nil && known.Version == rec.Version:
+	case known != nil && known.Version == rec.Version && !isBroken(known.Signer):
 		return known
 	}
 	return prepare(rec, e.follower.OpenSecret, e.maxAge)
@@ -114,6 +114,13 @@ func prepareSigner(rec *schemas.Endpoint, open request.Opener) dispatcher.Signer
 type broken struct{ err error }
 
 func (b broken) Sign(http.Header, string, time.Time, []byte) error { return b.err }
+
+// isBroken reports whether an endpoint's secrets could not be used. That is looked at
+// again each time: the key may have come since.
+func isBroken(s dispatcher.Signer) bool {
+	_, is := s.(broken)
+	return is
+}
 
 // schedule is a retry policy as the dispatcher asks for it.
 type schedule struct{ policy retrytopics.Policy }

@@ -136,5 +136,5 @@ type HTTP struct {
 type Log struct {
 	Level     string // debug, info, warn or error
 	Format    string // text or json
-	Successes bool
+	Successes Share  // of the delivered attempts
 }

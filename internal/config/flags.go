@@ -26,7 +26,8 @@ func AddFlags(fs *pflag.FlagSet, shown func(*Key) bool) {
 		for n, name := range names {
 			flag := fs.VarPF(value, name, "", key.usage())
 			flag.Hidden = n > 0 || !shown(key)
-			if _, ok := key.field(new(Config)).(*bool); ok {
+			switch key.field(new(Config)).(type) {
+			case *bool, *Share:
 				flag.NoOptDefVal = "true"
 			}
 		}

@@ -170,8 +170,8 @@ var Keys = []Key{
 		Doc: "The least important lines that are written."},
 	{Path: "log.format", Default: "text", Choices: []string{"text", "json"}, field: func(c *Config) any { return &c.Log.Format },
 		Doc: "How log lines look."},
-	{Path: "log.successes", Default: "false", field: func(c *Config) any { return &c.Log.Successes },
-		Doc: "One line for each delivered attempt too, not only for those that failed."},
+	{Path: "log.successes", Default: "0", field: func(c *Config) any { return &c.Log.Successes },
+		Doc: "The share of delivered attempts that get a line too, from 0 to 1 (or 5%, or true for all); those that failed always have one. A delivery is in the sample or it is not, whichever process makes its attempts."},
 }
 
 // Lookup finds a setting by its YAML path; nil if there is none.

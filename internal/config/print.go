@@ -46,6 +46,8 @@ func (l *Loaded) textOf(key *Key) string {
 		return string(*f)
 	case *bool:
 		return strconv.FormatBool(*f)
+	case *Share:
+		return f.String()
 	case *int:
 		return strconv.Itoa(*f)
 	case *time.Duration:

@@ -48,6 +48,31 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
+// Share is a part of a whole, from 0 to 1.
+type Share float64
+
+// ParseShare reads 0.05, 5%, true (all) or false (none).
+func ParseShare(s string) (Share, error) {
+	if b, err := parseBool(s); err == nil {
+		if b {
+			return 1, nil
+		}
+		return 0, nil
+	}
+	text, percent := strings.CutSuffix(s, "%")
+	f, err := strconv.ParseFloat(text, 64)
+	if percent {
+		f /= 100
+	}
+	if err != nil || math.IsNaN(f) || f < 0 || f > 1 {
+		return 0, strconv.ErrRange
+	}
+	return Share(f), nil
+}
+
+// String writes a share as a number from 0 to 1.
+func (s Share) String() string { return strconv.FormatFloat(float64(s), 'g', -1, 64) }
+
 // The kinds that are told apart by more than their Go type.
 type (
 	path      string   // of a file; relative to the YAML file that names it
@@ -91,6 +116,9 @@ func parseOne(field any, word string) (want string) {
 	case *bool:
 		*f, err = parseBool(word)
 		want = "true or false"
+	case *Share:
+		*f, err = ParseShare(word)
+		want = "a share from 0 to 1, such as 0.05 or 5%"
 	case *int:
 		*f, err = strconv.Atoi(word)
 		want = "a whole number"
@@ -208,6 +236,8 @@ func kindName(field any) string {
 	switch field.(type) {
 	case *bool:
 		return "bool"
+	case *Share:
+		return "share"
 	case *int:
 		return "number"
 	case *time.Duration:

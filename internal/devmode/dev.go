@@ -261,7 +261,7 @@ func (d *dev) logger() *slog.Logger {
 	if d.cfg.Terminal {
 		out = d.show.screen
 	}
-	return d.loaded.Log.NewLogger(out)
+	return d.loaded.Log.NewLogger(out, nil)
 }
 
 // feedAll sends sample events until there are enough or ctx ends.

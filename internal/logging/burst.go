@@ -15,11 +15,15 @@ const Window = 10 * time.Second
 // maxLines bounds what is remembered; beyond it every line is written.
 const maxLines = 1024
 
+// Attempt is the message of the wide line that each attempt has. It is never kept
+// back: each is another fact.
+const Attempt = "attempt"
+
 // Quiet returns a handler that writes a line of level warn or above once in every
 // Window: the same level and message, with the same values of the attributes that
 // name a thing (endpoint, topic, partition, group, broker). The next one that is
 // written says how many were kept back as the attribute repeated. Lines below warn
-// pass.
+// pass, and so do those of attempts.
 func Quiet(next slog.Handler) slog.Handler {
 	return &quiet{next: next, seen: &seen{lines: map[string]*line{}}}
 }
@@ -50,7 +54,7 @@ func (q *quiet) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (q *quiet) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level < slog.LevelWarn {
+	if r.Level < slog.LevelWarn || r.Message == Attempt {
 		return q.next.Handle(ctx, r)
 	}
 	key := r.Level.String() + r.Message + q.prefix

@@ -29,7 +29,7 @@ type FollowerOptions struct {
 // OnChange is called from the follower's one goroutine after the view holds the
 // change, so it must be quick and must not call Barrier.
 type Follower struct {
-	ring *KeyRing
+	ring atomic.Pointer[KeyRing]
 	opts FollowerOptions
 	log  *slog.Logger
 	tail *tail
@@ -48,7 +48,8 @@ func NewFollower(cfg kafka.Config, ring *KeyRing, opts FollowerOptions) *Followe
 		opts.DeletedFor = DeletedFor
 	}
 	cfg = cfg.WithDefaults()
-	f := &Follower{ring: ring, opts: opts}
+	f := &Follower{opts: opts}
+	f.ring.Store(ring)
 	f.tail = newTail(cfg, cfg.Names.Endpoints(), f)
 	f.log = f.tail.log
 	f.shown.Store(newView())
@@ -66,7 +67,7 @@ func (f *Follower) Ready() error {
 	if err := f.tail.ready(); err != nil {
 		return err
 	}
-	return f.shown.Load().missingKey(f.ring)
+	return f.shown.Load().missingKey(f.ring.Load())
 }
 
 // Barrier returns nil once the view holds everything that was committed before the
@@ -100,10 +101,27 @@ func (f *Follower) Len() int { return f.shown.Load().len() }
 // told how far the topic goes and the view had it. Zero before the first reading.
 func (f *Follower) Current() time.Time { return f.tail.current() }
 
+// SetKeyRing replaces the key ring, as ParseKeyRing reads it. It is refused where it
+// lacks the key of a live secret: what could be opened before can be opened after.
+func (f *Follower) SetKeyRing(text string) error {
+	ring, err := ParseKeyRing(text)
+	if err != nil {
+		return err
+	}
+	if err := f.shown.Load().missingKey(ring); err != nil {
+		return err
+	}
+	if err := f.shown.Load().wrongKey(ring); err != nil {
+		return err
+	}
+	f.ring.Store(ring)
+	return nil
+}
+
 // OpenSecret opens a sealed text of an endpoint; see KeyRing.Open. Opening costs
 // about a microsecond; callers may keep the result for as long as they keep the Endpoint.
 func (f *Follower) OpenSecret(endpointID, sealed string) (string, error) {
-	return f.ring.Open(endpointID, sealed)
+	return f.ring.Load().Open(endpointID, sealed)
 }
 
 // restart implements reader. The old view stays in sight until the new one is complete.
@@ -166,10 +184,10 @@ func (f *Follower) caughtUp() error {
 }
 
 func (f *Follower) checkKeys() error {
-	if err := f.loading.missingKey(f.ring); err != nil {
+	if err := f.loading.missingKey(f.ring.Load()); err != nil {
 		return err
 	}
-	return f.loading.wrongKey(f.ring)
+	return f.loading.wrongKey(f.ring.Load())
 }
 
 // differs lists the ids of endpoints that are in one view only or have another version.
