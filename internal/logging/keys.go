@@ -64,6 +64,7 @@ var Keys = []Key{
 	{"after", "for how long this process reached hardly anybody"},
 	{"differences", "between the topics and what they must be"},
 	{"endpoints", "how many endpoints, or which"},
+	{"line", "what a library wrote, in one line"},
 	{"setting", "a setting, by its YAML path"},
 	{"old", "its value before, secrets masked"},
 	{"new", "its value now, secrets masked"},
