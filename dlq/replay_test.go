@@ -19,6 +19,7 @@ func TestAReplayedLetterIsTheSameEventWithAFreshLife(t *testing.T) {
 	w.endpoint("ep_1")
 	d := w.delivery("ep_1")
 	d.Event.Subject, d.Event.Tenant, d.Traceparent, d.Tracestate = "s", "acme", "00-1-2-01", "a=b"
+	d.Trace = "00-1-3-01"
 	d.Extra = []schemas.Header{{Key: "x-own", Value: []byte{0, 255}}}
 	d.Generation, d.NotBefore, d.HopUntil, d.Forwards, d.Run = 3, time.Now().Add(-time.Hour), time.Now(), 1, "run-old"
 	l := w.die(d, schemas.ReasonExhausted, time.Now())
@@ -34,7 +35,7 @@ func TestAReplayedLetterIsTheSameEventWithAFreshLife(t *testing.T) {
 		g.Forwards != 0 || g.LastStatus != 0 || g.Error != "" || g.Run != rep.Run.ID || g.Enqueued.Before(before) {
 		t.Errorf("%+v", g)
 	}
-	if g.Event != l.Event || string(g.Payload) != string(l.Payload) || g.Traceparent != l.Traceparent || g.Tracestate != l.Tracestate ||
+	if g.Event != l.Event || string(g.Payload) != string(l.Payload) || g.Traceparent != l.Traceparent || g.Tracestate != l.Tracestate || g.Trace != d.Trace ||
 		string(g.Extra[0].Value) != string([]byte{0, 255}) {
 		t.Errorf("%+v", g)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/metrics"
 	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/internal/tracing"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -32,6 +33,7 @@ type Options struct {
 	Connect   func(*kafka.Config)      // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
 	Egress    func(*egress.Config)     // the last word on how endpoints are reached: a resolver, authorities; nil: nothing
 	OnAttempt func(a *schemas.Attempt) // sees every attempt; a must not be kept
+	Traces    *tracing.Tracer          // who made it closes it, after Run; nil: no traces
 }
 
 // App is one Milena process: the roles that its configuration names, on one Kafka
@@ -91,7 +93,7 @@ func New(cfg config.Config, opts Options) (*App, error) {
 		opts.Logger = slog.Default()
 	}
 	if opts.Process == "" {
-		opts.Process = processName()
+		opts.Process = ProcessName()
 	}
 	a := &App{
 		cfg: cfg, opts: opts, log: opts.Logger, names: schemas.Names{Prefix: cfg.Prefix},
@@ -101,6 +103,9 @@ func New(cfg config.Config, opts Options) (*App, error) {
 	a.successes.Store(math.Float64bits(float64(cfg.Log.Successes)))
 	a.kafka = cfg.KafkaConfig(opts.Logger)
 	a.kafka.Hooks = append(a.kafka.Hooks, a.metrics.Kafka)
+	if opts.Traces != nil {
+		a.kafka.Hooks = append(a.kafka.Hooks, opts.Traces)
+	}
 	a.kafka.Dialer = opts.Dialer
 	if opts.Connect != nil {
 		opts.Connect(&a.kafka)
@@ -123,7 +128,8 @@ func New(cfg config.Config, opts Options) (*App, error) {
 	return a, nil
 }
 
-func processName() string {
+// ProcessName names this process for people: host and process id.
+func ProcessName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"

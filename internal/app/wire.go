@@ -74,7 +74,7 @@ func (a *App) addReleaser(fx *effects, parker *retrytopics.Parker) error {
 // hooks tell metrics, and whoever embeds, what the dispatcher does.
 func (a *App) hooks() dispatcher.Hooks {
 	m := a.metrics
-	return dispatcher.Hooks{
+	hooks := dispatcher.Hooks{
 		Attempted: func(at *schemas.Attempt) {
 			m.Attempted(at)
 			a.logAttempt(at)
@@ -87,6 +87,10 @@ func (a *App) hooks() dispatcher.Hooks {
 		Unheld: m.Unheld, HoldRead: m.HoldRead,
 		BreakerChanged: func(from, to dispatcher.BreakerState) { m.BreakerChanged(string(from), string(to)) },
 	}
+	if a.opts.Traces != nil {
+		hooks.Attempting = a.opts.Traces.Attempting
+	}
+	return hooks
 }
 
 // tierHooks tell metrics what the tiers do.
