@@ -28,6 +28,7 @@ type Past struct {
 	Since    time.Time // written then or later; zero: as far back as the topic goes
 	Until    time.Time // written before; zero: now
 	Missing  bool      // only what has no delivered attempt and nothing else is on its way for
+	Sources  *Sources  // nil: only what stands in deliveries
 }
 
 // Gap says, for one endpoint, what became of the deliveries of a window.
@@ -66,6 +67,11 @@ func (s *Store) PlanResend(ctx context.Context, job Job, past Past) (*Plan, map[
 	}
 	if err := r.read(ctx, from, to); err != nil {
 		return nil, nil, err
+	}
+	if past.Sources != nil {
+		if err := r.readSources(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	return &Plan{Job: job, Selection: &r.sel, Write: r.sel.Count}, r.gaps, nil
 }
@@ -109,6 +115,7 @@ type resending struct {
 	mu      sync.Mutex
 	history map[uint64]schemas.Outcome // by hash of the delivery id: the last that was not interrupted
 	resent  seen                       // hashes of the ids of deliveries that were sent again
+	known   seen                       // hashes of the ids of what sources became in deliveries
 	gaps    map[string]*Gap
 	sel     Selection
 }
@@ -213,8 +220,16 @@ func (r *resending) wanted(d *schemas.Delivery, rec *schemas.Record) bool {
 func (r *resending) take(d *schemas.Delivery, rec *schemas.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.past.Missing && !r.missing(d, rec.Offset >= r.unread[rec.Partition]) {
-		return
+	if r.count(d, rec, rec.Offset >= r.unread[rec.Partition]) {
+		r.sel.offsets[rec.Partition] = append(r.sel.offsets[rec.Partition], rec.Offset)
+	}
+}
+
+// count reports whether a delivery is selected, and counts it; the lock is held. open
+// is as in missing.
+func (r *resending) count(d *schemas.Delivery, rec *schemas.Record, open bool) bool {
+	if r.past.Missing && !r.missing(d, open) {
+		return false
 	}
 	share := r.sel.Shares[d.EndpointID]
 	if share == nil {
@@ -230,7 +245,7 @@ func (r *resending) take(d *schemas.Delivery, rec *schemas.Record) {
 	if rec.Timestamp.After(r.sel.Newest) {
 		r.sel.Newest = rec.Timestamp
 	}
-	r.sel.offsets[rec.Partition] = append(r.sel.offsets[rec.Partition], rec.Offset)
+	return true
 }
 
 // missing puts a delivery into the gap report; the lock is held. open says that the
@@ -339,6 +354,11 @@ func (r *runner) resend(ctx context.Context) error {
 	n, err := r.store.reader.Partitions(ctx, topic)
 	if err != nil {
 		return r.store.explain(err, topic, "Write")
+	}
+	if src := r.plan.sources; src != nil {
+		if err := r.resendSources(ctx, src, n); err != nil {
+			return err
+		}
 	}
 	return eachPartition(ctx, r.plan.offsets, func(ctx context.Context, p int32, offsets []int64, chunk int32) error {
 		return r.store.records(ctx, topic, p, offsets, chunk, func(rec *schemas.Record) error {

@@ -62,18 +62,21 @@ func TestAResendIsANewDeliveryOfTheSameEvent(t *testing.T) {
 }
 
 // dispatched says that the dispatcher has committed all that stands in deliveries now.
-func (w *world) dispatched() {
+func (w *world) dispatched() { w.Helper(); w.commit("dispatcher", w.names.Deliveries()) }
+
+// commit sets a group to the end of a topic.
+func (w *world) commit(group, topic string) {
 	w.Helper()
 	adm, err := w.store.cfg.NewAdmin()
 	if err != nil {
 		w.Fatal(err)
 	}
 	defer adm.Close()
-	ends, err := adm.ListEndOffsets(w.ctx(), w.names.Deliveries())
+	ends, err := adm.ListEndOffsets(w.ctx(), topic)
 	if err != nil {
 		w.Fatal(err)
 	}
-	if err := adm.CommitAllOffsets(w.ctx(), w.names.Group("dispatcher"), ends.Offsets()); err != nil {
+	if err := adm.CommitAllOffsets(w.ctx(), w.names.Group(group), ends.Offsets()); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -132,5 +135,96 @@ func TestMissingFindsWhatWasNeverAttempted(t *testing.T) {
 	}
 	if plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: since, Missing: true}); err != nil || plan.Write != 0 || gaps["ep_1"].Held != 3 {
 		t.Errorf("it would be sent twice: %d %v", plan.Write, err)
+	}
+}
+
+// topic makes a topic of a producer's.
+func (w *world) topic(name string, partitions int32) {
+	w.Helper()
+	adm, err := w.cfg.NewAdmin()
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer adm.Close()
+	if _, err := adm.CreateTopic(w.ctx(), partitions, 1, nil, name); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// What the router has never written is found in the source, for the endpoints that
+// subscribe now; what it wrote is judged by deliveries, and what it has yet to come to
+// is not missing.
+func TestMissingLooksIntoSourcesToo(t *testing.T) {
+	w := newWorld(t)
+	source := w.names.Prefix + "orders"
+	w.topic(source, 2)
+	src := &Sources{Topics: []string{source}, Read: schemas.ParseSource, Match: func(_, eventType string) []string {
+		return map[string][]string{"paid": {"ep_1", "ep_2"}, "made": {"ep_2"}}[eventType]
+	}}
+	event := func(part int32, id, kind string) schemas.Delivery {
+		got := make(chan int64, 1)
+		w.writer.Write(kafka.Message{Topic: source, Partition: part, Value: []byte("x" + id), Headers: []schemas.Header{
+			{Key: "ce_id", Value: []byte(id)}, {Key: "ce_source", Value: []byte("/shop")}, {Key: "ce_type", Value: []byte(kind)}}}, func(res kafka.Written) { got <- res.Offset })
+		offset := <-got
+		for _, rec := range w.read(source) {
+			if rec.Partition == part && rec.Offset == offset {
+				d, err := schemas.ParseSource(rec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d
+			}
+		}
+		t.Fatal("it is not there")
+		return schemas.Delivery{}
+	}
+	deliver := func(d schemas.Delivery, endpoint string) string {
+		d.EndpointID = endpoint
+		w.writer.Write(kafka.Message{Topic: w.names.Deliveries(), Partition: partitionOf(endpoint), Key: []byte(endpoint), Value: d.Payload, Headers: d.Headers()}, nil)
+		return d.ID()
+	}
+	since := time.Now().Add(-time.Minute)
+	w.attempted(deliver(event(0, "e1", "paid"), "ep_1"), "ep_1", schemas.OutcomeDelivered) // and ep_2 came later
+	event(1, "e2", "made")
+	event(1, "e3", "nobody's")
+	w.flush()
+	w.dispatched()
+	w.commit("router", source)
+	event(0, "e4", "paid") // the router has yet to come to it
+	w.flush()
+	past := Past{Since: since, Missing: true, Sources: src}
+	plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, past)
+	if err != nil || plan.Write != 2 {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	if want := (Gap{Deliveries: 3, Missing: 2, Held: 1}); *gaps["ep_2"] != want {
+		t.Errorf("%+v", gaps["ep_2"])
+	}
+	if want := (Gap{Deliveries: 2, Delivered: 1, Held: 1}); *gaps["ep_1"] != want {
+		t.Errorf("%+v", gaps["ep_1"])
+	}
+	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
+	if err != nil || rep.Run.Counts.Written != 2 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	got := map[string]bool{}
+	for _, d := range w.deliveries() {
+		if d.ResendOf != "" {
+			got[d.EndpointID+" "+d.Event.ID+" "+string(d.Payload)] = true
+			if d.MessageID() != schemas.MessageID("/shop", d.Event.ID) {
+				t.Errorf("%+v", d)
+			}
+		}
+	}
+	if len(got) != 2 || !got["ep_2 e1 xe1"] || !got["ep_2 e2 xe2"] {
+		t.Errorf("%v", got)
+	}
+	if plan, _, err := w.store.PlanResend(w.ctx(), Job{}, past); err != nil || plan.Write != 0 {
+		t.Errorf("it would be sent twice: %d %v", plan.Write, err)
+	}
+	past.Missing = false
+	past.Event = "e1"
+	if plan, _, err := w.store.PlanResend(w.ctx(), Job{}, past); err != nil || plan.Write != 2 {
+		t.Errorf("one event, in deliveries and in its source: %+v %v", plan, err)
 	}
 }

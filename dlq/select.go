@@ -22,6 +22,7 @@ type Selection struct {
 	Coverage Coverage
 
 	offsets map[int32][]int64 // ascending
+	sources *fromSources      // a resend may have; else nil
 }
 
 // Share is what belongs to one endpoint.

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/internal/router"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -15,6 +17,7 @@ import (
 type resendFlags struct {
 	jobFlags
 	past         dlq.Past
+	fromSources  bool
 	since, until string
 	rate         string
 }
@@ -25,11 +28,13 @@ func (p *program) resendCommand() *cobra.Command {
 		Short: "Send events again that are still in the deliveries topic, also those that were delivered",
 		Long: `Send events again that are still in the deliveries topic, also those that were delivered: one event, one
 delivery, or all of an endpoint in a window. Each becomes a new delivery with the same message id.
---missing sends only what was never attempted and is not on its way, after a report of what became of
+--from-sources looks into sources.topics too: for what deliveries has no longer, or never had because its
+endpoint came later; who gets it is decided by today's subscriptions. --missing sends only what was never attempted and is not on its way, after a report of what became of
 every delivery of the window: a reconciliation. What is dead is brought back by milena dlq replay.`,
 		Example: `  milena resend --event evt_1042
   milena resend --endpoint shop-42 --since 2026-11-30T08:00:00Z --until 2026-11-30T09:00:00Z --all
-  milena resend --endpoint shop-42 --since 24h --missing --dry-run`}
+  milena resend --endpoint shop-42 --since 24h --missing --dry-run
+  milena resend --endpoint new-shop --since 7d --missing --from-sources --rate 50/s`}
 	fs := cmd.Flags()
 	fs.StringVar(&f.past.Event, "event", "", "this event, by the producer's id or its message id")
 	fs.StringVar(&f.past.Delivery, "delivery", "", "this delivery, by its id")
@@ -37,6 +42,7 @@ every delivery of the window: a reconciliation. What is dead is brought back by 
 	fs.StringVar(&f.since, "since", "", "written at this time or later: how long ago (2h, 3d) or a time")
 	fs.StringVar(&f.until, "until", "", "written before: how long ago or a time (with --missing, default 15m)")
 	fs.BoolVar(&f.past.Missing, "missing", false, "only what was never attempted and is not on its way")
+	fs.BoolVar(&f.fromSources, "from-sources", false, "also from sources.topics, what is not in deliveries")
 	fs.BoolVar(&f.all, "all", false, "everything of the window, also what was delivered")
 	fs.StringVar(&f.rate, "rate", "", "so many a second (500/s; default unlimited)")
 	fs.StringVar(&f.job.Why, "because", "", "why; kept with the run and in the audit log")
@@ -86,7 +92,7 @@ func (f *resendFlags) check(terminal bool) (err error) {
 
 func (r *dlqRun) resend(f *resendFlags) error {
 	f.job.Who = actor().Who
-	plan, gaps, err := r.store.PlanResend(r.cmd.Context(), f.job, f.past)
+	plan, gaps, err := r.planResend(f)
 	if err != nil {
 		return err
 	}
@@ -107,6 +113,29 @@ func (r *dlqRun) resend(f *resendFlags) error {
 		return err
 	}
 	return r.execute(r.cmd.Context(), plan, f.opts, f.json)
+}
+
+func (r *dlqRun) planResend(f *resendFlags) (plan *dlq.Plan, gaps map[string]*dlq.Gap, err error) {
+	if !f.fromSources {
+		return r.store.PlanResend(r.cmd.Context(), f.job, f.past)
+	}
+	sources := r.session.Sources
+	if len(sources.Topics) == 0 {
+		return nil, nil, usage("--from-sources: there are none; give sources.topics as the router has it")
+	}
+	mapping := router.Mapping{Types: sources.Types, Tenants: sources.Tenants}
+	err = r.session.withEndpoints(r.cmd.Context(), func(endpoints *registry.Follower) error {
+		f.past.Sources = &dlq.Sources{Topics: sources.Topics, Read: mapping.Read,
+			Match: func(tenant, eventType string) (ids []string) {
+				for _, ep := range endpoints.Match(tenant, eventType) {
+					ids = append(ids, ep.ID)
+				}
+				return ids
+			}}
+		plan, gaps, err = r.store.PlanResend(r.cmd.Context(), f.job, f.past)
+		return err
+	})
+	return plan, gaps, err
 }
 
 // writeGaps is the reconciliation: data, so to stdout.

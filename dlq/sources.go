@@ -1,0 +1,204 @@
+package dlq
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+// Sources are topics that the router reads, for a resend of what deliveries has no
+// longer, or never had: their retention may be longer, and an endpoint may have been
+// registered after an event.
+type Sources struct {
+	Topics []string
+	// Read makes a delivery of a record as the router does, without an endpoint. Its
+	// error passes the record over.
+	Read func(schemas.Record) (schemas.Delivery, error)
+	// Match are the ids of the endpoints that an event is for now.
+	Match func(tenant, eventType string) []string
+}
+
+// sourcePick is an event of a source that is to be sent to an endpoint.
+type sourcePick struct {
+	offset   int64
+	endpoint int32 // index of fromSources.names
+}
+
+// fromSources is what a resend takes from sources: 16 bytes a delivery.
+type fromSources struct {
+	*Sources
+
+	names   []string // of endpoints
+	indexes map[string]int32
+	picks   map[kafkaPartition][]sourcePick
+}
+
+type kafkaPartition struct {
+	topic string
+	part  int32
+}
+
+// readSources selects from the sources what deliveries does not have.
+func (r *resending) readSources(ctx context.Context) error {
+	src := &fromSources{Sources: r.past.Sources, indexes: map[string]int32{}, picks: map[kafkaPartition][]sourcePick{}}
+	if err := r.readKnown(ctx); err != nil {
+		return err
+	}
+	for _, topic := range src.Topics {
+		ends, err := r.store.reader.Ends(ctx, topic)
+		if err != nil {
+			return r.store.explain(err, topic, "Read")
+		}
+		from, to, err := r.store.window(ctx, topic, r.past, ends)
+		if err != nil {
+			return err
+		}
+		routed, err := r.routed(ctx, topic)
+		if err != nil {
+			return err
+		}
+		err = r.store.allPartitions(ctx, topic, from, to, func(rec *schemas.Record) error {
+			r.takeEvent(src, rec, rec.Offset >= routed[rec.Partition])
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	r.sel.sources = src
+	return nil
+}
+
+// readKnown notes which deliveries the topic has, also behind the window: the router
+// may have come later.
+func (r *resending) readKnown(ctx context.Context) error {
+	topic := r.store.names.Deliveries()
+	ends, err := r.store.reader.Ends(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	from := make([]int64, len(ends))
+	if !r.past.Since.IsZero() {
+		if from, err = r.store.reader.After(ctx, topic, r.past.Since.Add(-clockMargin)); err != nil {
+			return r.store.explain(err, topic, "Read")
+		}
+	}
+	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
+		if d, err := schemas.ParseDelivery(*rec); err == nil && d.Origin.Topic != topic {
+			r.mu.Lock()
+			r.known.add(hashOfString(d.ID()))
+			r.mu.Unlock()
+		}
+		return nil
+	})
+}
+
+// routed is how far the router has come in a source; what lies behind is its backlog.
+func (r *resending) routed(ctx context.Context, topic string) (map[int32]int64, error) {
+	adm, err := r.store.cfg.NewAdmin()
+	if err != nil {
+		return nil, err
+	}
+	defer adm.Close()
+	out := map[int32]int64{}
+	committed, err := adm.FetchOffsets(ctx, r.store.names.Group("router"))
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return out, nil
+	}
+	committed.Each(func(o kadm.OffsetResponse) {
+		if o.Topic == topic && o.Err == nil {
+			out[o.Partition] = o.At
+		}
+	})
+	return out, err
+}
+
+// takeEvent selects an event for each endpoint that should have it. open says that
+// the router has yet to come to it.
+func (r *resending) takeEvent(src *fromSources, rec *schemas.Record, open bool) {
+	d, err := src.Read(*rec)
+	if err != nil {
+		return
+	}
+	for _, id := range src.Match(d.Event.Tenant, d.Event.Type) {
+		one := d
+		one.EndpointID = id
+		if !r.wanted(&one, rec) {
+			continue
+		}
+		r.mu.Lock()
+		if !r.known.has(hashOfString(one.ID())) && r.count(&one, rec, open) {
+			i, ok := src.indexes[id]
+			if !ok {
+				i = int32(len(src.names))
+				src.indexes[id] = i
+				src.names = append(src.names, id)
+			}
+			at := kafkaPartition{rec.Topic, rec.Partition}
+			src.picks[at] = append(src.picks[at], sourcePick{rec.Offset, i})
+		}
+		r.mu.Unlock()
+	}
+}
+
+// allPartitions hands over ranges of all partitions of a topic, several at a time.
+func (s *Store) allPartitions(ctx context.Context, topic string, from, to []int64, fn func(*schemas.Record) error) error {
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(width(len(to)))
+	for p := range to {
+		group.Go(func() error {
+			return s.reader.ReadForwards(gctx, topic, int32(p), from[p], to[p], chunkFor(width(len(to))), func(recs []schemas.Record) error {
+				for i := range recs {
+					if err := fn(&recs[i]); err != nil {
+						return err
+					}
+				}
+				return gctx.Err()
+			})
+		})
+	}
+	return s.explain(group.Wait(), topic, "Read")
+}
+
+// resendSources writes what was selected from sources.
+func (r *runner) resendSources(ctx context.Context, src *fromSources, partitions int32) error {
+	places := slices.Collect(maps.Keys(src.picks))
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for _, at := range places {
+		picks := src.picks[at] // in the order of the log
+		offsets := make([]int64, len(picks))
+		for i := range picks {
+			offsets[i] = picks[i].offset
+		}
+		group.Go(func() error {
+			left := picks
+			return r.store.records(gctx, at.topic, at.part, slices.Compact(offsets), chunkFor(min(16, len(places))), func(rec *schemas.Record) error {
+				d, err := src.Read(*rec)
+				if err != nil {
+					return err // it could be read a moment ago
+				}
+				for len(left) > 0 && left[0].offset < rec.Offset {
+					left = left[1:] // retention took it meanwhile
+				}
+				for ; len(left) > 0 && left[0].offset == rec.Offset; left = left[1:] {
+					one := d
+					one.EndpointID = src.names[left[0].endpoint]
+					if err := r.resendOne(gctx, &one, kafka.Partition([]byte(one.EndpointID), partitions)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+	return group.Wait()
+}
