@@ -45,8 +45,12 @@ func (s *sender) post(ctx context.Context, it *item, ep *Endpoint) result {
 		r.class, r.text = schemas.ClassInternal, err.Error()
 		return r
 	}
+	way := s.transport
+	if ep.Transport != nil {
+		way = ep.Transport
+	}
 	var connected atomic.Int64
-	resp, err := s.transport.Send(req, &connected) //nolint:bodyclose // readBody closes it
+	resp, err := way.Send(req, &connected) //nolint:bodyclose // readBody closes it
 	if ns := connected.Load(); ns != 0 {
 		r.firstByte = time.Unix(0, ns)
 	}

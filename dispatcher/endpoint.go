@@ -28,7 +28,8 @@ type Endpoint struct {
 	Header         http.Header // its own headers and authorization
 	ForwardHeaders map[string]bool
 	NoCEHeaders    bool
-	Hidden         []string // its secrets, which a receiver may repeat in an answer: the delivery log does not keep them
+	Transport      Transport // the way to it, where that is its own; nil: the dispatcher's
+	Hidden         []string  // its secrets, which a receiver may repeat in an answer: the delivery log does not keep them
 }
 
 // DefaultEndpointMaxInFlight is the concurrency limit of an endpoint that says none.

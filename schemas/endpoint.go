@@ -36,7 +36,9 @@ type Endpoint struct {
 	NoCEHeaders    bool       `json:"no_ce_headers,omitempty"`   // leave out ce-id, ce-type …
 	Auth           *Auth      `json:"auth,omitempty"`
 	Owner          string     `json:"owner,omitempty"` // contact for notices
-	Metadata       []Pair     `json:"metadata,omitempty"`
+
+	ClientCertificate *ClientCertificate `json:"client_certificate,omitempty"` // presented to receivers that ask for one
+	Metadata          []Pair             `json:"metadata,omitempty"`
 
 	Version   int64     `json:"version"` // 1 at creation, +1 a change
 	CreatedAt time.Time `json:"created_at"`

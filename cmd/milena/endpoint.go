@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"strings"
 	"time"
 
@@ -15,7 +17,7 @@ func (p *program) endpointCommand() *cobra.Command {
 	return group("endpoint", "Create, look at and change endpoints",
 		"  milena endpoint create --url https://example.com/hook --event-types 'order.*'\n  milena endpoint list",
 		p.endpointCreateCommand(), p.endpointListCommand(), p.endpointGetCommand(), p.endpointUpdateCommand(), p.endpointDeleteCommand(),
-		p.endpointEnableCommand(), p.endpointDisableCommand(), p.endpointRotateCommand(), p.endpointTestCommand(), p.endpointExplainCommand())
+		p.endpointEnableCommand(), p.endpointDisableCommand(), p.endpointRotateCommand(), p.endpointRekeyCommand(), p.endpointTestCommand(), p.endpointExplainCommand())
 }
 
 // endpointVerb is a command on endpoints: settings, --timeout and --json.
@@ -65,6 +67,25 @@ type endpointView struct {
 	schemas.Endpoint
 	Secrets []secretView `json:"secrets"`
 	Auth    *authView    `json:"auth,omitempty"`
+
+	ClientCertificate *certificateView `json:"client_certificate,omitempty"`
+}
+
+type certificateView struct {
+	Subject   string    `json:"subject"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+func viewCertificate(c *schemas.ClientCertificate) *certificateView {
+	block, _ := pem.Decode([]byte(c.Certificate))
+	if block == nil {
+		return &certificateView{Subject: "unreadable"}
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return &certificateView{Subject: "unreadable"}
+	}
+	return &certificateView{leaf.Subject.String(), leaf.NotAfter.UTC()}
 }
 
 type secretView struct {
@@ -88,6 +109,9 @@ func view(ep *schemas.Endpoint) endpointView {
 		if ep.Auth.Basic != nil {
 			v.Auth.Basic = ep.Auth.Basic.User
 		}
+	}
+	if ep.ClientCertificate != nil {
+		v.ClientCertificate = viewCertificate(ep.ClientCertificate)
 	}
 	return v
 }
@@ -141,6 +165,10 @@ func (e *endpointRun) show(ep *schemas.Endpoint) {
 		row("header", h.Name+": "+h.Value)
 	}
 	row("forwards", strings.Join(ep.ForwardHeaders, " "))
+	if ep.ClientCertificate != nil {
+		c := viewCertificate(ep.ClientCertificate)
+		row("certificate", c.Subject+", until "+c.ExpiresAt.Format(time.RFC3339))
+	}
 	row("owner", ep.Owner)
 	for _, m := range ep.Metadata {
 		row("metadata", m.Name+"="+m.Value)

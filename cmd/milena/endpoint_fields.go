@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"os"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type fields struct {
 	headers, metadata              []string
 	noCE                           bool
 	basicUser, passwordFile, token string
+	clientCert, clientKey          string
 
 	flags *pflag.FlagSet
 }
@@ -58,6 +60,8 @@ func (f *fields) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.basicUser, "basic-user", "", "user of basic authentication; its password comes from --basic-password-file")
 	fs.StringVar(&f.passwordFile, "basic-password-file", "", "`file` with the password of basic authentication")
 	fs.StringVar(&f.token, "bearer-file", "", "`file` with the token of bearer authentication")
+	fs.StringVar(&f.clientCert, "client-cert", "", "`file` with the PEM certificate to present in TLS, its chain behind it; empty: none")
+	fs.StringVar(&f.clientKey, "client-key", "", "`file` with its PEM key, unencrypted; it is sealed in the registry")
 }
 
 // withoutDefaults is for update, where what is not given stays as it is.
@@ -102,6 +106,9 @@ func (f *fields) apply(ep *schemas.Endpoint) error {
 			return err
 		}
 		ep.Headers = pairs
+	}
+	if err := f.applyCertificate(ep); err != nil {
+		return err
 	}
 	return f.applyAuth(ep)
 }
@@ -181,4 +188,27 @@ func (f *fields) applyAuth(ep *schemas.Endpoint) error {
 	password, err := secretFile(f.passwordFile)
 	ep.Auth = &schemas.Auth{Basic: &schemas.BasicAuth{User: f.basicUser, Password: password}}
 	return err
+}
+
+func (f *fields) applyCertificate(ep *schemas.Endpoint) error {
+	if !f.flags.Changed("client-cert") && !f.flags.Changed("client-key") {
+		return nil
+	}
+	if f.flags.Changed("client-cert") && f.clientCert == "" && f.clientKey == "" {
+		ep.ClientCertificate = nil
+		return nil
+	}
+	if f.clientCert == "" || f.clientKey == "" {
+		return usage("--client-cert and --client-key belong together")
+	}
+	cert, err := os.ReadFile(f.clientCert)
+	if err != nil {
+		return usage("--client-cert: %w", err)
+	}
+	key, err := os.ReadFile(f.clientKey)
+	if err != nil {
+		return usage("--client-key: %w", err)
+	}
+	ep.ClientCertificate = &schemas.ClientCertificate{Certificate: string(cert), Key: string(key)}
+	return nil
 }

@@ -193,7 +193,7 @@ func (a *App) addDispatcher(fx *effects, parker dispatcher.Parker) error {
 		MaxAge: a.cfg.Retry.MaxAge, UserAgent: "Milena/" + a.opts.Version,
 	}, dispatcher.Deps{
 		Transport: out, Classify: egress.Classify,
-		Endpoints: endpoints{a.follower, a.cfg.Retry.MaxAge}, Placement: fx,
+		Endpoints: endpoints{a.follower, a.cfg.Retry.MaxAge, out}, Placement: fx,
 		Parker: parker, DeadLetters: fx, AttemptLog: fx, Forwarder: fx, Notifier: fx,
 		HoldLog: &holdLog{effects: *fx, reader: a.reader, process: a.opts.Process},
 		Hooks:   a.hooks(), Logger: a.log,

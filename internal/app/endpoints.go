@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/milena-project/milena/dispatcher"
+	"github.com/milena-project/milena/internal/egress"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/request"
 	"github.com/milena-project/milena/retrytopics"
@@ -19,6 +21,7 @@ import (
 type endpoints struct {
 	follower *registry.Follower
 	maxAge   time.Duration // of deliveries to endpoints that have none of their own
+	out      *egress.Egress
 }
 
 func (e endpoints) Endpoint(id string, known *dispatcher.Endpoint) *dispatcher.Endpoint {
@@ -29,7 +32,7 @@ func (e endpoints) Endpoint(id string, known *dispatcher.Endpoint) *dispatcher.E
 	case known != nil && known.Version == rec.Version && !isBroken(known.Signer):
 		return known
 	}
-	return prepare(rec, e.follower.OpenSecret, e.maxAge)
+	return prepare(rec, e.follower.OpenSecret, e.maxAge, e.out)
 }
 
 func (e endpoints) Barrier(done <-chan struct{}) error {
@@ -53,7 +56,7 @@ const barrierTimeout = 5 * time.Second
 
 // prepare never fails: an endpoint whose secrets cannot be used signs nothing, and
 // its attempts say why.
-func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration) *dispatcher.Endpoint {
+func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration, out *egress.Egress) *dispatcher.Endpoint {
 	ep := &dispatcher.Endpoint{
 		ID: rec.ID, Tenant: rec.Tenant, State: rec.State, Version: rec.Version,
 		MaxInFlight: rec.MaxInFlight, Timeout: time.Duration(rec.Timeout), RateLimit: rec.RateLimit,
@@ -88,7 +91,25 @@ func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration) *
 		ep.Hidden = append(ep.Hidden, both)
 	}
 	ep.ForwardHeaders = request.Forwarded(rec)
+	if rec.ClientCertificate != nil {
+		if ep.Transport, err = presenting(rec, noting, out); err != nil {
+			ep.Signer = broken{err}
+		}
+	}
 	return ep
+}
+
+// presenting is the way out that presents the endpoint's client certificate.
+func presenting(rec *schemas.Endpoint, open request.Opener, out *egress.Egress) (dispatcher.Transport, error) {
+	key, err := open(rec.ID, rec.ClientCertificate.Key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.X509KeyPair([]byte(rec.ClientCertificate.Certificate), []byte(key))
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %s: its client certificate: %w", rec.ID, err)
+	}
+	return out.As(cert, rec.ClientCertificate.Certificate+key)
 }
 
 func prepareSchedule(retry schemas.Retry, maxAge time.Duration) schedule {

@@ -22,7 +22,7 @@ func TestTheMaxAgeIsTheEndpointsOwnElseTheInstallations(t *testing.T) {
 		{"its own, not over", 5 * time.Hour, time.Hour, 2 * time.Hour, ""},
 	} {
 		rec := &schemas.Endpoint{ID: "e", State: schemas.StateEnabled, URL: "https://a.example/", Retry: schemas.Retry{MaxAge: schemas.Duration(c.own)}}
-		ep := prepare(rec, func(string, string) (string, error) { return "", nil }, c.installation)
+		ep := prepare(rec, func(string, string) (string, error) { return "", nil }, c.installation, nil)
 		if _, dead := ep.Schedule.Next(&d, enqueued.Add(c.age), 0); dead != c.want {
 			t.Errorf("%s: dead %q, want %q", c.name, dead, c.want)
 		}

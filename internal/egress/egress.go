@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -22,8 +23,9 @@ type Egress struct {
 	guarded, unguarded DialFunc
 	anyRoute           func() bool // whether this machine has a route to anywhere
 
-	transport *http.Transport
-	open      atomic.Int64
+	transport  *http.Transport
+	identities identities
+	open       atomic.Int64
 }
 
 // keepAlive is the time between TCP probes of a silent connection.
@@ -44,12 +46,25 @@ func New(cfg Config) (*Egress, error) {
 	if cfg.Proxy != nil {
 		e.proxy = newProxy(e)
 	}
-	e.transport = &http.Transport{
-		DialContext:            e.dial,
-		DialTLSContext:         e.dialTLS,
+	var err error
+	e.transport, err = e.newTransport(e.tls, cfg.MaxIdleConns)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// newTransport makes connections that present themselves as conf says.
+func (e *Egress) newTransport(conf *tls.Config, maxIdle int) (*http.Transport, error) {
+	cfg := &e.cfg
+	t := &http.Transport{
+		DialContext: e.dial,
+		DialTLSContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			return e.dialTLS(ctx, addr, conf)
+		},
 		DisableCompression:     true, // no Accept-Encoding: a bomb stays a small body
-		MaxIdleConns:           cfg.MaxIdleConns,
-		MaxIdleConnsPerHost:    cfg.MaxIdleConnsPerHost,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    min(maxIdle, cfg.MaxIdleConnsPerHost),
 		IdleConnTimeout:        cfg.IdleTimeout,
 		MaxResponseHeaderBytes: cfg.MaxHeaderBytes, // 1xx responses count into it
 		HTTP2: &http.HTTP2Config{
@@ -63,10 +78,10 @@ func New(cfg Config) (*Egress, error) {
 			MaxReceiveBufferPerStream:     32 << 10,
 		},
 	}
-	if err := e.configureH2(); err != nil {
+	if err := e.configureH2(t); err != nil {
 		return nil, fmt.Errorf("egress: HTTP/2: %w", err)
 	}
-	return e, nil
+	return t, nil
 }
 
 // RoundTripper sends one request and never follows a redirect. The caller sets a
@@ -89,6 +104,10 @@ func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 // before its first byte left: connected is set to that time in unix nanoseconds,
 // once, and stays 0 when there never was one. It may be nil.
 func (e *Egress) Send(req *http.Request, connected *atomic.Int64) (*http.Response, error) {
+	return e.sendBy(e.transport, req, connected)
+}
+
+func (e *Egress) sendBy(t *http.Transport, req *http.Request, connected *atomic.Int64) (*http.Response, error) {
 	switch req.URL.Scheme {
 	case "https":
 	case "http":
@@ -106,7 +125,7 @@ func (e *Egress) Send(req *http.Request, connected *atomic.Int64) (*http.Respons
 			return nil, &RequestError{Header: name, Why: "makes net/http send a POST again after it was processed"}
 		}
 	}
-	resp, err := e.send(req, connected)
+	resp, err := e.send(t, req, connected)
 	if err != nil {
 		return nil, mark(req, err)
 	}
@@ -148,4 +167,7 @@ func closeBody(req *http.Request) {
 func (e *Egress) Open() int64 { return e.open.Load() }
 
 // CloseIdle closes the connections that carry no request.
-func (e *Egress) CloseIdle() { e.transport.CloseIdleConnections() }
+func (e *Egress) CloseIdle() {
+	e.transport.CloseIdleConnections()
+	e.identities.closeIdle()
+}

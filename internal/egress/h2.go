@@ -2,6 +2,7 @@ package egress
 
 import (
 	"math"
+	"net/http"
 
 	"golang.org/x/net/http2"
 )
@@ -15,8 +16,8 @@ import (
 // x/net calls all of it deprecated in favour of the copy; a test counts the POSTs.
 //
 //nolint:staticcheck // deprecated, for the reasons above
-func (e *Egress) configureH2() error {
-	h2, err := http2.ConfigureTransports(e.transport)
+func (e *Egress) configureH2(t *http.Transport) error {
+	h2, err := http2.ConfigureTransports(t)
 	if err != nil {
 		return err
 	}

@@ -53,12 +53,12 @@ func (f *flight) untouched() bool {
 }
 
 // send makes one POST, on as many kept connections as turn out to be closed.
-func (e *Egress) send(req *http.Request, connected *atomic.Int64) (*http.Response, error) {
+func (e *Egress) send(t *http.Transport, req *http.Request, connected *atomic.Int64) (*http.Response, error) {
 	f := &flight{at: connected}
 	f.trace.GotConn = f.gotConn
 	own := req.WithContext(httptrace.WithClientTrace(req.Context(), &f.trace))
 	for try := 0; ; try++ {
-		resp, err := e.transport.RoundTrip(own)
+		resp, err := t.RoundTrip(own)
 		if err == nil || try == maxRedials || req.Context().Err() != nil || !f.untouched() {
 			return resp, err
 		}

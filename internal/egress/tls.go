@@ -24,7 +24,7 @@ func tlsConfig(c Config, protos ...string) *tls.Config {
 
 // dialTLS makes the connection for an https URL. The handshake is made here and
 // not by net/http, because what fails in it has no type there.
-func (e *Egress) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) {
+func (e *Egress) dialTLS(ctx context.Context, addr string, conf *tls.Config) (net.Conn, error) {
 	raw, err := e.connect(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (e *Egress) dialTLS(ctx context.Context, _, addr string) (net.Conn, error) 
 	host, _, _ := net.SplitHostPort(addr)
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DialTimeout)
 	defer cancel()
-	c, err := handshake(ctx, raw, e.tls, host)
+	c, err := handshake(ctx, raw, conf, host)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type hostile struct {
 	ca *testkit.Authority
 
 	mu      sync.Mutex
-	names   map[string]func() ([]netip.Addr, error) // guarded by mu
+	dns     map[string]func() ([]netip.Addr, error) // guarded by mu
 	refused map[string]error                        // by address: what a connection to it fails with; guarded by mu
 	dialled []string                                // guarded by mu
 }
@@ -41,7 +41,7 @@ type hostile struct {
 func newHostile(t *testing.T, opts ...testkit.ReceiverOption) *hostile {
 	t.Helper()
 	h := &hostile{flow: newFlow(t, opts...), ca: testkit.NewAuthority(t)}
-	h.names = map[string]func() ([]netip.Addr, error){receiverHost: resolvesTo("127.0.0.1")}
+	h.dns = map[string]func() ([]netip.Addr, error){receiverHost: resolvesTo("127.0.0.1")}
 	h.refused = map[string]error{}
 	h.cfg.Egress.AllowCIDRs = nil
 	h.cfg.Egress.AllowHosts = []string{receiverHost}
@@ -78,7 +78,7 @@ func failsWith(err error) func() ([]netip.Addr, error) {
 // LookupNetIP makes it the egress's resolver.
 func (h *hostile) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	h.mu.Lock()
-	answer := h.names[host]
+	answer := h.dns[host]
 	h.mu.Unlock()
 	if answer == nil {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
@@ -89,7 +89,7 @@ func (h *hostile) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, 
 func (h *hostile) resolve(host string, answer func() ([]netip.Addr, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.names[host] = answer
+	h.dns[host] = answer
 }
 
 // dial notes where a packet was about to go.

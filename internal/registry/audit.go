@@ -29,7 +29,7 @@ const auditValueMax = 1024
 
 // auditHidden are the fields of which an audit record says only that they changed.
 // Headers may hold credentials that nobody declared as such.
-var auditHidden = map[string]bool{"secrets": true, "auth": true, "headers": true}
+var auditHidden = map[string]bool{"secrets": true, "auth": true, "headers": true, "client_certificate": true}
 
 // auditSilent are the fields that every change touches.
 var auditSilent = map[string]bool{"version": true, "created_at": true, "updated_at": true, "id": true, "tenant": true}

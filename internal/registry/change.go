@@ -33,7 +33,7 @@ func (a *Admin) Create(ctx context.Context, by Actor, ep Endpoint, secrets ...st
 	if err != nil {
 		return res, err
 	}
-	if err := a.sealAuth(nil, &ep); err != nil {
+	if err := a.seal(nil, &ep); err != nil {
 		return res, err
 	}
 	err = a.table.Swap(ctx, func(rows Rows) ([]Change, error) {
@@ -92,7 +92,7 @@ func (a *Admin) Update(ctx context.Context, by Actor, id string, ifVersion int64
 		if err := a.validate(ep); err != nil {
 			return err
 		}
-		if err := a.sealAuth(before, ep); err != nil {
+		if err := a.seal(before, ep); err != nil {
 			return err
 		}
 		if reflect.DeepEqual(before.Signing, ep.Signing) {
@@ -160,6 +160,14 @@ func (a *Admin) Delete(ctx context.Context, by Actor, id string, ifVersion int64
 		return nil
 	}})
 	return err
+}
+
+// seal encrypts what the caller gave as plain text.
+func (a *Admin) seal(before, ep *Endpoint) error {
+	if err := a.sealCertificate(before, ep); err != nil {
+		return err
+	}
+	return a.sealAuth(before, ep)
 }
 
 func (a *Admin) sealAuth(before, ep *Endpoint) error {

@@ -113,6 +113,9 @@ func sealedTexts(ep *Endpoint) func(yield func(string) bool) {
 				return
 			}
 		}
+		if c := ep.ClientCertificate; c != nil && !yield(c.Key) {
+			return
+		}
 		if ep.Auth == nil {
 			return
 		}

@@ -215,6 +215,11 @@ func (a *Admin) rekey(by Actor, row Row) ([]Change, error) {
 			return nil, err
 		}
 	}
+	if after.ClientCertificate != nil {
+		if err := reseal(&after.ClientCertificate.Key); err != nil {
+			return nil, err
+		}
+	}
 	if after.Auth != nil {
 		if err := reseal(&after.Auth.Bearer); err != nil {
 			return nil, err
