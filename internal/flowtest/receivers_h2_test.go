@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -172,8 +171,6 @@ func (h *hostile) streams() (cases []receiverCase) {
 			script: speaksH2(answer, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})},
 		receiverCase{name: "h2-tls-and-then-nothing", speaks: conf, limit: hanging, class: schemas.ClassTimeout, posts: -1,
 			script: func(c *caller) { c.AwaitClose() }},
-		receiverCase{name: "h2-promised-and-http-1-spoken", speaks: conf, class: schemas.ClassProtocol, posts: -1,
-			script: func(c *caller) { _ = c.Say(ok200); _, _ = c.Read(make([]byte, 1)); <-time.After(time.Millisecond) }},
 	)
 }
 
