@@ -254,7 +254,7 @@ func TestARestartSendsNothingBeforeTheBreakersTime(t *testing.T) {
 		topics := &memoryHold{health: map[string]schemas.Health{}}
 		w := newWorldOn(t, Config{}, topics)
 		w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
-		const endpoints = 50
+		const endpoints = 500
 		register := func(w *world) {
 			for i := range endpoints {
 				w.endpoint("e"+strconv.Itoa(i), one)
@@ -428,5 +428,78 @@ func TestAFailureAMinuteNeverSwitchesOffAnEndpointThatSucceedsNowAndThen(t *test
 		if got := kinds(w); slices.Contains(got, schemas.NoticeDisabled) {
 			t.Error("it was disabled although it succeeds")
 		}
+	})
+}
+
+// A record a minute, which fails, for three days, over three restarts.
+func TestAFailureAMinuteOpensTellsAndDisablesAtTheRightTimesOverRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		topics := &memoryHold{health: map[string]schemas.Health{}}
+		begun := time.Now()
+		var posts []time.Time
+		var told []schemas.Notice
+		var w *world
+		for _, until := range []time.Duration{20 * time.Hour, 41 * time.Hour, 60 * time.Hour, 80 * time.Hour} {
+			w = newWorldOn(t, Config{}, topics)
+			w.endpoint("e")
+			w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
+			for time.Since(begun) < until {
+				w.send("e", 1)
+				time.Sleep(time.Minute)
+			}
+			w.see(func() {
+				for _, p := range w.posts {
+					posts = append(posts, p.at)
+				}
+				told = append(told, w.notices...)
+				if d := time.Since(begun); d < disableAfter && len(w.letters) > 0 {
+					t.Errorf("a dead letter after %s: %s", d, w.letters[0].Reason)
+				}
+			})
+			if until < 80*time.Hour {
+				w.crash()
+			}
+		}
+		// Five in a row open it, and the next arrival is its probe, for nothing is held;
+		// then one from hold at the end of each opening, which is the longest from the
+		// sixth on, restart or not.
+		gaps := []time.Duration{time.Minute, time.Minute, time.Minute, time.Minute, time.Minute, 2 * openFirst, 4 * openFirst, 8 * openFirst, 16 * openFirst}
+		for i := 1; i < len(posts); i++ {
+			want := openLongest
+			if i <= len(gaps) {
+				want = gaps[i-1]
+			}
+			if gap := posts[i].Sub(posts[i-1]); gap < want || gap > want+time.Second {
+				t.Errorf("attempt %d came %s after the one before, want %s", i+1, gap, want)
+			}
+		}
+		var failing, disabled time.Duration
+		for _, n := range told {
+			switch n.Kind {
+			case schemas.NoticeFailing:
+				if failing == 0 {
+					failing = n.At.Sub(begun)
+				}
+			case schemas.NoticeDisabled:
+				disabled = n.At.Sub(begun)
+			}
+		}
+		if failing < noticeAfter || failing > noticeAfter+openLongest {
+			t.Errorf("told that it is failing after %s, want an hour", failing)
+		}
+		if disabled < disableAfter || disabled > disableAfter+openLongest+time.Second {
+			t.Errorf("disabled after %s, want three days", disabled)
+		}
+		w.see(func() {
+			t.Logf("%d attempts of %d records; failing told after %s, disabled after %s", len(posts), 80*60, failing, disabled)
+			for _, l := range w.letters {
+				if l.Reason != schemas.ReasonEndpointDisabled {
+					t.Fatalf("a dead letter %s", l.Reason)
+				}
+			}
+			if len(w.letters) == 0 {
+				t.Error("what waits for a disabled endpoint did not die")
+			}
+		})
 	})
 }

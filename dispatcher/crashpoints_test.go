@@ -286,7 +286,7 @@ func TestAnOwnerWhoseViewOfTheRegistryIsStalledLosesNothing(t *testing.T) {
 }
 
 func TestKilledWhileAThousandEndpointsDrainRepeatsStayWithinR1(t *testing.T) {
-	const endpoints, each, took = 1_000, 10, 200 * time.Millisecond
+	const endpoints, each, took = 1_000, 4, 200 * time.Millisecond
 	ids := make([]string, 0, endpoints*each)
 	for range each {
 		for i := range endpoints {

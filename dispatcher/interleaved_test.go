@@ -73,7 +73,7 @@ func (h *interleaved) WriteHealth(_ int32, _ int64, _ string, _ *schemas.Health,
 }
 
 func TestEndpointsThatShareAHoldPartitionAllGetTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { recover1000(t, newInterleaved(100, 100, time.Minute)) })
+	synctest.Test(t, func(t *testing.T) { recover1000(t, newInterleaved(50, 50, time.Minute)) })
 }
 
 func TestSoakAThousandEndpointsWithTenThousandEachOnOneHoldPartition(t *testing.T) {

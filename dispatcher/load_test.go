@@ -38,6 +38,7 @@ type load struct {
 	notices   []schemas.NoticeKind
 	settled   map[int64]bool // offsets that are done; nil: not noted
 	barrier   error
+	born      time.Time // of the records that are sent; zero: now
 
 	posts, delivered, logged, parked, held, done atomic.Int64
 	offset                                       int64
@@ -95,15 +96,18 @@ func (w *load) endpoint(id string, change ...func(*Endpoint)) {
 func (w *load) send(ids ...string) {
 	recs := make([]schemas.Record, len(ids))
 	for i, id := range ids {
-		recs[i] = loadRecord(w.offset, id)
+		recs[i] = w.record(w.offset, id)
 		w.offset++
 	}
 	w.p.Take(w.t.Context(), recs)
 }
 
-// loadRecord is one of a few hundred bytes; its body is its offset and its time.
-func loadRecord(offset int64, id string) schemas.Record {
+// record is one whose body is its offset and its time.
+func (w *load) record(offset int64, id string) schemas.Record {
 	now := time.Now()
+	if !w.born.IsZero() {
+		now = w.born
+	}
 	return schemas.Record{
 		Topic: "webhooks.deliveries", Offset: offset, Timestamp: now, Key: []byte(id),
 		Value: []byte(strconv.FormatInt(offset, 10) + " " + strconv.FormatInt(now.UnixNano(), 10)),
