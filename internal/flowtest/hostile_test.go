@@ -138,6 +138,12 @@ func (f *flow) enrol(eps ...*schemas.Endpoint) map[string]string {
 		sealed, err := ring.Seal(ep.ID, secrets[ep.ID])
 		must(f.t, err)
 		ep.Secrets = []schemas.Secret{{Sealed: sealed, CreatedAt: now}}
+		if ep.Auth != nil && ep.Auth.Basic != nil {
+			ep.Auth.Basic.Password, err = ring.Seal(ep.ID, ep.Auth.Basic.Password)
+		} else if ep.Auth != nil {
+			ep.Auth.Bearer, err = ring.Seal(ep.ID, ep.Auth.Bearer)
+		}
+		must(f.t, err)
 		value, err := json.Marshal(ep)
 		must(f.t, err)
 		recs = append(recs, &kgo.Record{Topic: f.names().Endpoints(), Key: []byte(ep.ID), Value: value})

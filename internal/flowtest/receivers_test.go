@@ -38,23 +38,28 @@ type receiverCase struct {
 }
 
 // TestEveryReceiverComesToItsOutcome sends one delivery to each of the receivers, all
-// at the same time, through one installation.
+// at the same time, through one installation. Each endpoint has credentials and each
+// URL a key, some receivers say back what they were sent, and everything is logged:
+// nothing of it may stand in what the process has written.
 func TestEveryReceiverComesToItsOutcome(t *testing.T) {
 	h := newHostile(t)
 	trap, trapped := h.listen(nil, func(c *caller) { c.request() })
-	cases := slices.Concat(h.answers(trap), h.retryAfters(), h.protocols(), h.connections(), h.handshakes(), h.streams(), h.addresses(trap))
-	logs := make(map[string]*posts)
+	cases := slices.Concat(h.answers(trap), h.retryAfters(), h.protocols(), h.connections(), h.handshakes(), h.streams(), h.addresses(trap), h.echoes())
+	receivers := make(map[string]*posts)
 	var eps []*schemas.Endpoint
+	var plain []schemas.Auth
 	for i := range cases {
 		c := &cases[i]
 		c.setDefaults()
 		ep := &schemas.Endpoint{ID: c.name, URL: c.url, Retry: c.retry, Timeout: schemas.Duration(c.limit)}
 		if c.script != nil {
-			ep.URL, logs[c.name] = h.listen(c.speaks, c.script)
+			ep.URL, receivers[c.name] = h.listen(c.speaks, c.script)
 		}
+		plain = append(plain, credentials(ep, i))
 		eps = append(eps, ep)
 	}
 	secrets := h.enrol(eps...)
+	logs := h.logEverything()
 	got := h.attemptsOf()
 	p := h.start()
 	h.ready(p)
@@ -72,7 +77,7 @@ func TestEveryReceiverComesToItsOutcome(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.checkAttempt(t, after.attempts[c.name])
 			c.checkPlace(t, after)
-			if log := logs[c.name]; log != nil {
+			if log := receivers[c.name]; log != nil {
 				c.checkReceiver(t, log, secrets[c.name], interrupted)
 			}
 		})
@@ -81,6 +86,11 @@ func TestEveryReceiverComesToItsOutcome(t *testing.T) {
 		t.Errorf("%d requests reached a place that a redirect or a name led to", n)
 	}
 	h.checkDials()
+	var all []secret
+	for i, ep := range eps {
+		all = append(all, secretsOf(ep, plain[i], secrets[ep.ID])...)
+	}
+	h.searchSecrets(logs, p.app, all)
 }
 
 func (c *receiverCase) setDefaults() {
