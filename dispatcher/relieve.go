@@ -27,7 +27,7 @@ func (s *lanes) relieve(p *Partition, now time.Time) {
 		s.searched = now
 		s.putOnHold(s.longest(p))
 	}
-	if s.queued >= s.readAhead() || s.bytes >= s.cfg.QueuedBytes {
+	if s.queued >= s.readAhead() || s.bytes >= s.cfg.QueuedBytes || p.queued+p.open >= s.cfg.PartitionOffsets {
 		s.searched = now
 		s.holdOverdue(now)
 	}
