@@ -66,7 +66,10 @@ func massHang(t *testing.T, n, slots int, warm bool) {
 		serve(10)
 	}
 	hanging.Store(true)
+	synctest.Wait()
+	w.mu.Lock()
 	waits, good = nil, 0
+	w.mu.Unlock()
 	highest := 0
 	if warm { // one for each, in the instant in which they begin to hang
 		w.send(ids...)

@@ -57,6 +57,8 @@ type App struct {
 
 	mu    sync.Mutex
 	notUp error // why not ready: start-up has not ended, or shutdown has begun; guarded by mu
+
+	refused refusals // topics that are too small for our records
 }
 
 // role is one consumer group that the process is a member of.
@@ -152,6 +154,7 @@ func (a *App) addRoles() error {
 	topics := a.cfg.TopicsConfig()
 	fx := &effects{
 		writer: a.writer, names: a.names, partitions: topics.Partitions, log: a.log, noticePartitions: topics.RetryPartitions, buried: a.metrics.Buried,
+		refused: &a.refused,
 	}
 	parker, err := a.parker(fx)
 	if err != nil {
@@ -347,6 +350,9 @@ func (a *App) Ready() error {
 		all = append(all, fmt.Errorf("registry: %w", err))
 	}
 	if err := a.writer.Blocked(); err != nil {
+		all = append(all, err)
+	}
+	if err := a.refused.err(); err != nil {
 		all = append(all, err)
 	}
 	for _, r := range a.loops {

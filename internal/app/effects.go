@@ -3,7 +3,11 @@ package app
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -19,6 +23,35 @@ type effects struct {
 
 	noticePartitions int32
 	buried           func(schemas.Reason) // hears of every dead letter that is durable
+	refused          *refusals
+}
+
+// refusals are topics that take less than Milena's own records need. What waits for
+// such a record waits until the topic is mended and the process starts again, so the
+// process is not ready, and says why.
+type refusals struct {
+	mu     sync.Mutex
+	topics map[string]string // what was refused last, by topic
+}
+
+func (r *refusals) note(topic, what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.topics == nil {
+		r.topics = map[string]string{}
+	}
+	r.topics[topic] = what
+}
+
+// err names every topic that refused something; nil: none has.
+func (r *refusals) err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []error
+	for _, topic := range slices.Sorted(maps.Keys(r.topics)) {
+		all = append(all, fmt.Errorf("%s refused %s as too large: raise its max.message.bytes (milena topics plan shows to what) and start again", topic, r.topics[topic]))
+	}
+	return errors.Join(all...)
 }
 
 // PartitionOf is the partition of an endpoint in every topic that is keyed by it.
@@ -59,6 +92,7 @@ func (e *effects) Bury(l *schemas.Letter, acked func()) {
 		short := *l
 		short.OmitPayload()
 		e.write(e.letter(&short), acked, func() {
+			e.refused.note(e.names.DLQ(), "a dead letter without its payload")
 			e.log.Error("dead letter is larger than its topic takes even without its payload", "delivery_id", l.ID())
 		})
 	})
@@ -113,5 +147,9 @@ func (e *effects) Notify(n *schemas.Notice, acked func()) {
 	key := []byte(n.ID)
 	e.write(kafka.Message{
 		Topic: e.names.Notices(), Partition: kafka.Partition(key, e.noticePartitions), Key: key, Value: value,
-	}, acked, func() { e.log.Error("notice refused as too large", "endpoint_id", n.EndpointID) })
+	}, acked, func() {
+		// Its owner is not told; nothing waits for it.
+		e.refused.note(e.names.Notices(), "a notice")
+		e.log.Error("notice refused as too large", "endpoint_id", n.EndpointID)
+	})
 }

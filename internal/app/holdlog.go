@@ -136,7 +136,10 @@ func (h *holdLog) WriteHealth(partition int32, claim int64, endpointID string, r
 		}
 		m.Value = value
 	}
-	h.write(m, acked, func() { h.log.Error("health record refused as too large", "endpoint_id", endpointID) })
+	h.write(m, acked, func() {
+		h.refused.note(h.names.Health(), "a health record")
+		h.log.Error("health record refused as too large", "endpoint_id", endpointID)
+	})
 }
 
 // ReadHold reads a part of hold.

@@ -2,8 +2,11 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -37,4 +40,28 @@ func TestAPartitionWithoutHoldOrHealthIsNotTakenOver(t *testing.T) {
 			t.Errorf("%s: %v", short, err)
 		}
 	}
+}
+
+// A topic that takes less than our own records need: whatever waits for one waits, and
+// the process says so.
+func TestATopicThatRefusesOurOwnRecordsMakesTheProcessNotReady(t *testing.T) {
+	fake := testkit.NewFake(t)
+	fake.CreateTopics(testkit.Topic{Name: "webhooks.health", Partitions: 1, Configs: map[string]string{"max.message.bytes": "200"}})
+	writer, err := kafka.NewWriter(kafka.Config{Brokers: fake.Brokers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = writer.Close(context.Background()) })
+	var refused refusals
+	h := &holdLog{effects: effects{
+		writer: writer, names: schemas.Names{Prefix: "webhooks."}, log: slog.New(slog.DiscardHandler), refused: &refused,
+	}}
+	h.WriteHealth(0, 1, "ep", &schemas.Health{Since: &schemas.Episode{LastError: strings.Repeat("x", 1000)}}, func() { t.Error("acknowledged") })
+	testkit.Eventually(t, 30*time.Second, func() string {
+		err := refused.err()
+		if err == nil || !strings.Contains(err.Error(), "webhooks.health refused a health record as too large: raise its max.message.bytes") {
+			return fmt.Sprint(err)
+		}
+		return ""
+	})
 }
