@@ -307,14 +307,16 @@ func TestKilledWhileAThousandEndpointsDrainRepeatsStayWithinR1(t *testing.T) {
 			}
 		})
 		w.begin()
-		s.feed(w)
-		time.Sleep(8 * time.Second)
+		w.send(ids[:endpoints]...)
+		time.Sleep(6 * time.Second) // so long that what comes now is held
+		w.send(ids[endpoints:]...)
+		time.Sleep(2 * time.Second)
 		if held := w.held.Load(); held < endpoints*(each-1)/2 {
 			t.Fatalf("%d were held while all hung", held)
 		}
 		s.answers(w, took)
 		close(hanging)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		killed := time.Now()
 		w.mu.Lock()
