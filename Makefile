@@ -27,7 +27,7 @@ KAFKA_PART = $(filter-out $(KAFKA_WHOLE),$(sort $(dir $(KAFKA_FILES))))
 KAFKA_TESTS = $(shell grep -hoE '^func Test[A-Z0-9][A-Za-z0-9]*' $(filter $(addsuffix %,$(KAFKA_PART)),$(KAFKA_FILES)) | cut -c6- | grep -vxE 'TestMain|TestSoak.*' | paste -sd '|')
 SOAK_PKGS = $(shell grep -rlE '^func TestSoak' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
 
-.PHONY: help build test test-kafka test-kafka-old soak lint bench bench-isolation fuzz generate examples check deploy-check
+.PHONY: help build test test-kafka test-kafka-old soak lint bench bench-isolation bench-zoo fuzz generate examples check deploy-check
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -80,6 +80,9 @@ bench: ## deliveries per second of the whole way, beside a bare http.Transport i
 
 bench-isolation: ## what bad endpoints add to the dispatch delay of good ones (R2)
 	$(GO) test -run '^$$' -bench Isolation -benchtime 1x -count 1 -timeout 30m ./internal/bench
+
+bench-zoo: ## 200 receivers that misbehave, each in another way, beside 200 good ones
+	$(GO) test -run '^$$' -bench Zoo -benchtime 1x -count 1 -timeout 30m ./internal/bench
 
 fuzz: ## every fuzz target for FUZZTIME=20s
 	@set -euo pipefail; for pkg in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \

@@ -25,6 +25,7 @@ type installation struct {
 	cfg  config.Config
 	fake *testkit.Fake
 	cl   *kgo.Client
+	opts app.Options // of its processes
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -114,7 +115,9 @@ func (in *installation) produce(r *kgo.Record) {
 // run starts a process and returns what stops it.
 func (in *installation) run() (stop func()) {
 	in.tb.Helper()
-	a, err := app.New(in.cfg, app.Options{Logger: quiet(), Version: "bench"})
+	opts := in.opts
+	opts.Logger, opts.Version = quiet(), "bench"
+	a, err := app.New(in.cfg, opts)
 	check(in.tb, err)
 	ctx, cancel := newContext()
 	done := make(chan error, 1)

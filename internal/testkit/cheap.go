@@ -3,6 +3,7 @@ package testkit
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -22,6 +23,7 @@ const headLimit = 16 << 10
 // It is no HTTP server: chunked bodies close the connection.
 type CheapReceiver struct {
 	ln      net.Listener
+	scheme  string
 	inspect func(head []byte)
 	total   atomic.Int64 // of connections that have ended
 	wg      sync.WaitGroup
@@ -36,18 +38,32 @@ type CheapReceiver struct {
 // the connection's goroutine before the answer, and must not keep it.
 func NewCheapReceiver(t testing.TB, inspect func(head []byte)) *CheapReceiver {
 	t.Helper()
+	return newCheapReceiver(t, nil, inspect)
+}
+
+// NewCheapTLSReceiver is NewCheapReceiver for https.
+func NewCheapTLSReceiver(t testing.TB, config *tls.Config, inspect func(head []byte)) *CheapReceiver {
+	t.Helper()
+	return newCheapReceiver(t, config, inspect)
+}
+
+func newCheapReceiver(t testing.TB, config *tls.Config, inspect func(head []byte)) *CheapReceiver {
+	t.Helper()
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("cheap receiver: %v", err)
 	}
-	r := &CheapReceiver{ln: ln, inspect: inspect, conns: map[net.Conn]*atomic.Int64{}}
+	r := &CheapReceiver{ln: ln, scheme: "http://", inspect: inspect, conns: map[net.Conn]*atomic.Int64{}}
+	if config != nil {
+		r.ln, r.scheme = tls.NewListener(ln, config), "https://"
+	}
 	r.wg.Go(r.accept)
 	t.Cleanup(r.close)
 	return r
 }
 
 // URL is the address of a path, which begins with a slash.
-func (r *CheapReceiver) URL(path string) string { return "http://" + r.ln.Addr().String() + path }
+func (r *CheapReceiver) URL(path string) string { return r.scheme + r.ln.Addr().String() + path }
 
 // Addr is the receiver's host and port.
 func (r *CheapReceiver) Addr() string { return r.ln.Addr().String() }
