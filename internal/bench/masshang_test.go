@@ -30,8 +30,8 @@ type half struct {
 
 func newHalf(b *testing.B) *half {
 	h := &half{release: make(chan struct{})}
-	b.Cleanup(func() { close(h.release) }) // before the receiver's own end
 	h.CheapReceiver = testkit.NewCheapReceiver(b, h.inspect)
+	b.Cleanup(func() { close(h.release) }) // before the receiver's own end, which waits for what hangs
 	return h
 }
 
@@ -82,6 +82,7 @@ func BenchmarkIsolationMassHang(b *testing.B) {
 				h := newHalf(b)
 				in.register(n, func(_ int, ep *schemas.Endpoint) { ep.URL = h.URL("/" + ep.ID) })
 				in.cfg.Dispatcher.MaxInFlight = slots
+				in.cfg.Dispatcher.DrainBudget = time.Second // what hangs is cut off
 				writes := countWrites(in.fake, in.names())
 				h.hanging.Store(!warm)
 				stop := in.run()
@@ -102,7 +103,6 @@ func BenchmarkIsolationMassHang(b *testing.B) {
 				p99, text := h.take(offered)
 				b.Logf("half of them hang (%d requests): %s; records %v", h.hung.Load(), text, writes())
 				b.ReportMetric(p99.Seconds()*1000, "dirty-p99-ms")
-				in.cfg.Dispatcher.DrainBudget = time.Second
 				stop()
 			}
 		})
