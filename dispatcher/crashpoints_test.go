@@ -351,3 +351,41 @@ func TestKilledWhileAThousandEndpointsDrainRepeatsStayWithinR1(t *testing.T) {
 		}
 	})
 }
+
+// A crash between a parked copy's ack and the commit makes the next owner fail the same
+// attempt and park a second copy. Their jitter is the same, so they come due within
+// seconds of each other, and the second is known.
+func TestTwoCopiesThatACrashMadeComeDueTogetherAndOneIsPosted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		topics := &memoryHold{health: map[string]schemas.Health{}}
+		own := func() *world {
+			w := newWorldOn(t, Config{}, topics)
+			w.endpoint("e")
+			w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
+			w.send("e", 1)
+			synctest.Wait()
+			return w
+		}
+		w := own()
+		w.crash()
+		time.Sleep(3 * time.Second)
+		w2 := own() // from the same commit
+		copies := append(slices.Clone(w.parked), w2.parked...)
+		if len(copies) != 2 || copies[0].ID() != copies[1].ID() || copies[0].Attempt != copies[1].Attempt {
+			t.Fatalf("parked %d copies of one attempt, want 2", len(copies))
+		}
+		w2.answers(func(*http.Request) (*http.Response, error) { return status(200), nil })
+		posts := len(w2.posts)
+		time.Sleep(time.Minute)
+		for _, d := range copies {
+			d.Released = time.Now()
+			w2.send("e", 1, d.Headers()...)
+			time.Sleep(3 * time.Second)
+		}
+		w2.see(func() {
+			if n := len(w2.posts) - posts; n != 1 {
+				t.Errorf("%d POSTs of two copies, want 1", n)
+			}
+		})
+	})
+}

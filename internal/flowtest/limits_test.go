@@ -1,10 +1,13 @@
 package flowtest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
 )
 
 // peaks demands that no endpoint saw more than most requests at once.
@@ -28,6 +31,9 @@ func TestInvariant6AnEndpointNeverSeesMoreThanItsLimitWhileMembersComeAndGo(t *t
 	const most = 4
 	f := newFlow(t)
 	ids := f.endpoints(8, limit(most))
+	pace := schemas.RateLimit{Rate: 40, Burst: 5}
+	f.endpoint("paced", limit(most), func(ep *registry.Endpoint) { ep.RateLimit = &pace })
+	ids = append(ids, "paced")
 	for _, id := range ids {
 		f.receiver.Script("/"+id, testkit.Always(testkit.Answer{Delay: 30 * time.Millisecond}))
 	}
@@ -43,6 +49,30 @@ func TestInvariant6AnEndpointNeverSeesMoreThanItsLimitWhileMembersComeAndGo(t *t
 	}
 	t.Log(f.delivered(time.Minute))
 	f.peaks(most, ids...)
+	f.paced("paced", pace, 2*most)
+}
+
+// paced demands that over no window an endpoint received more than its rate and its
+// burst. A request that was allowed may arrive any time later, as long as it is open,
+// so as many as may be open at once are let pass on top.
+func (f *flow) paced(id string, limit schemas.RateLimit, open int) {
+	f.t.Helper()
+	var at []time.Time
+	for _, r := range f.receiver.Log.All("/" + id) {
+		at = append(at, r.At)
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	worst := 0.0
+	for i := range at {
+		for j := i; j < len(at); j++ {
+			worst = max(worst, float64(j-i+1)-float64(limit.Rate)*at[j].Sub(at[i]).Seconds())
+		}
+	}
+	f.t.Logf("%d requests in %s; over no window more than %.1f above the rate of %v a second, the burst is %d",
+		len(at), at[len(at)-1].Sub(at[0]).Round(time.Millisecond), worst, limit.Rate, limit.Burst)
+	if most := float64(limit.Burst + open); worst > most {
+		f.t.Errorf("%.1f above the rate, at most %.0f are allowed", worst, most)
+	}
 }
 
 // A frozen owner's requests stay open while its successor makes its own.
