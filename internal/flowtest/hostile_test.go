@@ -35,6 +35,7 @@ type hostile struct {
 	mu      sync.Mutex
 	dns     map[string]func() ([]netip.Addr, error) // guarded by mu
 	refused map[string]error                        // by address: what a connection to it fails with; guarded by mu
+	open    []net.Conn                              // guarded by mu
 	dialled []string                                // guarded by mu
 }
 
@@ -104,7 +105,24 @@ func (h *hostile) dial(ctx context.Context, network, addr string) (net.Conn, err
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	return new(net.Dialer).DialContext(ctx, network, addr)
+	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err == nil {
+		h.mu.Lock()
+		h.open = append(h.open, c)
+		h.mu.Unlock()
+	}
+	return c, err
+}
+
+// unplug ends every connection and makes new ones fail.
+func (h *hostile) unplug(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused["*"] = err
+	for _, c := range h.open {
+		_ = c.Close()
+	}
+	h.open = nil
 }
 
 // refuse makes connections to an address fail ("*": to all); nil ends it.

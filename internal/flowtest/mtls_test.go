@@ -18,6 +18,7 @@ import (
 // Two customers behind one host, each with a certificate of its own, and one without:
 // no connection carries what another has to be known by, and the keys are sealed.
 func TestEachEndpointPresentsItsOwnClientCertificate(t *testing.T) {
+	t.Parallel()
 	h := newHostile(t)
 	var mu sync.Mutex
 	came := map[string]map[string]int{} // by path: who was presented
@@ -68,7 +69,9 @@ func TestEachEndpointPresentsItsOwnClientCertificate(t *testing.T) {
 		}
 	}
 	for id, log := range history {
-		if log[0].EndpointID == "nobody" && (log[0].ErrorClass != schemas.ClassTLS || !strings.Contains(log[0].Error, "certificate")) {
+		// The receiver's alert, or the end of the connection behind it: with TLS 1.3 the
+		// request is being written when it comes.
+		if log[0].EndpointID == "nobody" && log[0].ErrorClass != schemas.ClassTLS && log[0].ErrorClass != schemas.ClassReset {
 			t.Errorf("%s without a certificate: %s %s", id, log[0].ErrorClass, log[0].Error)
 		}
 	}

@@ -14,7 +14,10 @@ import (
 	"github.com/milena-project/milena/internal/testkit"
 )
 
-func TestAReceiverThatWasDownRecoversByRampingUp(t *testing.T) { recovers(t, 1_000, time.Minute) }
+func TestAReceiverThatWasDownRecoversByRampingUp(t *testing.T) {
+	t.Parallel()
+	recovers(t, 1_000, time.Minute)
+}
 
 func TestSoakAReceiverThatWasDownWithAHundredThousandDeliveries(t *testing.T) {
 	testkit.SoakBudget(t)
@@ -30,6 +33,7 @@ func recovers(t *testing.T, deliveries int, patience time.Duration) {
 	f.endpoint("down", limit(most), schedule(slices.Repeat([]time.Duration{time.Second}, 40)...))
 	var up atomic.Bool
 	var mu sync.Mutex
+	served := 0
 	var ramp []int // how many requests were open, at each that came after the receiver was back
 	f.receiver.Script("/down", func(int, *testkit.Received) testkit.Answer {
 		if !up.Load() {
@@ -37,6 +41,7 @@ func recovers(t *testing.T, deliveries int, patience time.Duration) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		served++
 		ramp = append(ramp, f.receiver.Running("/down"))
 		return testkit.Answer{Delay: 5 * time.Millisecond}
 	})
@@ -56,6 +61,14 @@ func recovers(t *testing.T, deliveries int, patience time.Duration) {
 	_, err := f.admin.Enable(t.Context(), registry.Actor{Who: "test", Door: "test"}, "down")
 	must(t, err)
 	t.Log(f.delivered(patience))
+	testkit.Eventually(t, patience, func() string { // those that were refused too
+		mu.Lock()
+		defer mu.Unlock()
+		if served < deliveries {
+			return fmt.Sprintf("%d of %d were served", served, deliveries)
+		}
+		return ""
+	})
 	f.settled(30 * time.Second)
 	f.once()
 	f.peaks(most, "down")

@@ -20,6 +20,7 @@ var operator = registry.Actor{Who: "test", Door: "test"}
 
 // A receiver that answers 410 is asked no more, and its owner is told.
 func TestAReceiverThatIsGoneIsSwitchedOffAndItsOwnerTold(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	f.endpoint("gone", func(ep *registry.Endpoint) { ep.Owner = "owner@shop.example" })
 	f.receiver.Script("/gone", testkit.Status(http.StatusGone))
@@ -56,6 +57,7 @@ func TestAReceiverThatIsGoneIsSwitchedOffAndItsOwnerTold(t *testing.T) {
 
 // One bad event among good ones says nothing about the receiver.
 func TestOneEventThatIsRefusedOpensNoBreaker(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	const n = 40
 	for _, preset := range []string{"standard", "proofledger", "fast"} {
@@ -79,6 +81,7 @@ func TestOneEventThatIsRefusedOpensNoBreaker(t *testing.T) {
 
 // 429 says that the receiver is up and wants less at once.
 func TestTooManyRequestsHalvesTheLaneAndOpensNoBreaker(t *testing.T) {
+	t.Parallel()
 	const most, n = 8, 64
 	f := newFlow(t)
 	f.endpoint("busy", limit(most))
@@ -137,6 +140,7 @@ func (f *flow) numbered(endpoint string, n int) (recs []*kgo.Record) {
 // A receiver that asks for a pause gets it: what waits is sent later, in order, and
 // counts nothing; a restart does not forget the pause, and enabling the endpoint ends it.
 func TestARetryAfterPausesTheLaneOverARestart(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	f.endpoint("paused", limit(1))
 	f.endpoint("witness", limit(1))
@@ -191,6 +195,7 @@ func TestARetryAfterPausesTheLaneOverARestart(t *testing.T) {
 
 // What waits for its next try is sent by the configuration of that time.
 func TestARetryIsMadeByTheConfigurationOfItsTime(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	tries := schedule(slices.Repeat([]time.Duration{time.Second}, 40)...)
 	for _, id := range []string{"moved", "rotated", "disabled", "deleted"} {

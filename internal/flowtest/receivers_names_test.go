@@ -100,6 +100,7 @@ func closedPort(t *testing.T) string {
 
 // What can be seen at registration is refused there, and says what would be right.
 func TestHostileURLsAndHeadersAreRefusedAtRegistration(t *testing.T) {
+	t.Parallel()
 	h := newHostile(t)
 	h.strictAdmin()
 	create := func(edit func(*registry.Endpoint)) error {
@@ -162,6 +163,7 @@ func TestHostileURLsAndHeadersAreRefusedAtRegistration(t *testing.T) {
 
 // One place has one spelling in the registry, however it was given.
 func TestAURLIsRegisteredInItsOneCanonicalForm(t *testing.T) {
+	t.Parallel()
 	h := newHostile(t)
 	h.strictAdmin()
 	for i, c := range [][2]string{

@@ -191,6 +191,7 @@ func (h *hostile) echoes() []receiverCase {
 
 // How to log in to Kafka is told to Kafka only, also when it refuses.
 func TestARefusedLoginDoesNotWriteThePassword(t *testing.T) {
+	t.Parallel()
 	const password = "sasl-password-4242"
 	fake := testkit.NewFake(t, testkit.WithKfake(kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "admin", "another")))
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256"} {
