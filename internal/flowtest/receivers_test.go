@@ -42,7 +42,6 @@ type receiverCase struct {
 // URL a key, some receivers say back what they were sent, and everything is logged:
 // nothing of it may stand in what the process has written.
 func TestEveryReceiverComesToItsOutcome(t *testing.T) {
-	t.Parallel()
 	h := newHostile(t)
 	trap, trapped := h.listen(nil, func(c *caller) { c.request() })
 	cases := slices.Concat(h.answers(trap), h.retryAfters(), h.protocols(), h.connections(), h.handshakes(), h.streams(), h.addresses(trap), h.echoes())
