@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -77,9 +76,10 @@ func TestEndpointsThatShareAHoldPartitionAllGetTheirTurn(t *testing.T) {
 }
 
 func TestSoakAThousandEndpointsWithTenThousandEachOnOneHoldPartition(t *testing.T) {
-	testkit.SoakBudget(t)
+	n := atSize(t, 1_000, 10*time.Minute)
+	each := atSize(t, atSize(t, 10_000, time.Hour), 10*time.Minute)
 	for _, spread := range []time.Duration{time.Second, 10 * time.Minute} {
-		synctest.Test(t, func(t *testing.T) { recover1000(t, newInterleaved(1_000, 10_000, spread)) })
+		synctest.Test(t, func(t *testing.T) { recover1000(t, newInterleaved(n, each, spread)) })
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -222,6 +223,16 @@ func (w *load) buried() (n int) {
 		n += c
 	}
 	return n
+}
+
+// atSize is the published size of a soak test where the budget allows for it (a tenth of
+// it takes a tenth of the time), else a tenth of it.
+func atSize(t *testing.T, size int, takes time.Duration) int {
+	t.Helper()
+	if testkit.SoakBudget(t) >= takes {
+		return size
+	}
+	return size / 10
 }
 
 func percentile(all []time.Duration, q float64) time.Duration {

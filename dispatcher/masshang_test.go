@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -17,9 +16,9 @@ func TestTheOthersAreServedWhenHalfOfAllEndpointsBeginToHangAtOnce(t *testing.T)
 }
 
 func TestSoakTenThousandOfTwentyThousandEndpointsHang(t *testing.T) {
-	testkit.SoakBudget(t)
+	n := atSize(t, 20_000, 5*time.Minute)
 	for _, warm := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) { massHang(t, 20_000, 16_384, warm) })
+		synctest.Test(t, func(t *testing.T) { massHang(t, n, 16_384*n/20_000, warm) })
 	}
 }
 

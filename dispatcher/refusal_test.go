@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/retrytopics"
 	"github.com/milena-project/milena/schemas"
 )
@@ -30,8 +29,8 @@ func TestAWrongRouteCostsAHundredAndFiftyDeadLettersAtMost(t *testing.T) {
 }
 
 func TestSoakAWrongRouteAtFiveHundredASecond(t *testing.T) {
-	testkit.SoakBudget(t)
-	synctest.Test(t, func(t *testing.T) { wrongRoute(t, 600) })
+	seconds := atSize(t, 600, 10*time.Minute)
+	synctest.Test(t, func(t *testing.T) { wrongRoute(t, seconds) })
 }
 
 // wrongRoute answers 404 to everything for ten minutes. 500 events a second come for
