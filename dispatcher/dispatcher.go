@@ -92,6 +92,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 			d.lanes.retell()
 		case <-refresh.C:
 			d.refresh()
+			d.lanes.tellHeld()
 		}
 	}
 }

@@ -15,6 +15,7 @@ type telling struct {
 	dirty   bool // something moved since the last write began
 	began   time.Time
 	timer   *time.Timer
+	held    int // what the last record said is on hold
 }
 
 // tellEvery is how often an endpoint's health record is written at most.
@@ -118,6 +119,7 @@ func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
 		next, last := h.tracker.Watermark(), h.last
 		rec.Next, rec.Last, rec.Held = &next, &last, h.count()
 		rec.HeldSince = h.since.UnixMilli()
+		l.telling.held = rec.Held
 		h.told = h.tracker.Changes()
 		for from, to := range h.tracker.EachDone {
 			if len(rec.Done) == mostDone {
@@ -143,6 +145,29 @@ func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
 // mostDone is how many ranges that are settled out of order a health record tells
 // of. They save repeats, and nothing depends on them.
 const mostDone = 32
+
+// Appending to hold changes nothing that the next owner must know; that it does to how
+// much is held is told to people every tellHeldEvery, of at most tellHeldMost endpoints
+// at a time.
+const (
+	tellHeldEvery = 15 * time.Second
+	tellHeldMost  = 100
+)
+
+// tellHeld brings health records up to date that say another count than what is on hold.
+func (s *lanes) tellHeld() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, told := time.Now(), 0
+	for _, l := range s.byID {
+		if l.held != nil && l.telling.stands && now.Sub(l.telling.began) >= tellHeldEvery && l.held.count() != l.telling.held {
+			s.tell(l)
+			if told++; told == tellHeldMost {
+				return
+			}
+		}
+	}
+}
 
 // retellEvery is how often every health record is written again. One that a process
 // wrote which had lost the partition is ignored by readers, but the log's compaction

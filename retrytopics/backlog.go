@@ -9,10 +9,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/milena-project/milena/internal/consume"
+	"github.com/milena-project/milena/internal/offsets"
 	"github.com/milena-project/milena/schemas"
 )
 
-// TierBacklog is what stands in one tier and is not settled by the releaser's group.
+// TierBacklog is what stands in one tier and is not settled by the releaser's group, nor
+// done above its commit.
 type TierBacklog struct {
 	Topic   string
 	Delay   time.Duration
@@ -52,6 +55,7 @@ func ReadBacklog(ctx context.Context, adm *kadm.Client, names schemas.Names, now
 		all[i] = tiers[i].Topic
 	}
 	log, err := readOffsets(ctx, adm, names, all)
+	log.topics = topics
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +67,10 @@ func ReadBacklog(ctx context.Context, adm *kadm.Client, names schemas.Names, now
 			return nil, err
 		}
 		overdueTo.Each(func(to kadm.ListedOffset) {
-			from, end := log.open(t.Topic, to.Partition)
-			overdue := max(0, to.Offset-from)
-			t.Overdue += overdue
-			t.Waiting += max(0, end-from-overdue)
+			from, end, done := log.open(t.Topic, to.Partition)
+			boundary := min(max(to.Offset, from), end)
+			t.Overdue += boundary - from - done.Within(from, boundary)
+			t.Waiting += end - boundary - done.Within(boundary, end)
 		})
 	}
 	return tiers, nil
@@ -74,6 +78,7 @@ func ReadBacklog(ctx context.Context, adm *kadm.Client, names schemas.Names, now
 
 // tierOffsets are the bounds of what is not settled.
 type tierOffsets struct {
+	topics       kadm.TopicDetails
 	starts, ends kadm.ListedOffsets
 	commits      kadm.OffsetResponses
 }
@@ -92,12 +97,14 @@ func readOffsets(ctx context.Context, adm *kadm.Client, names schemas.Names, top
 	return o, errors.Join(o.starts.Error(), o.commits.Error(), o.ends.Error())
 }
 
-func (o tierOffsets) open(topic string, partition int32) (from, end int64) {
+// open is where what is not settled begins and ends, and what above it is done.
+func (o tierOffsets) open(topic string, partition int32) (from, end int64, done offsets.Set) {
 	start, _ := o.starts.Lookup(topic, partition)
 	last, _ := o.ends.Lookup(topic, partition)
 	from = start.Offset
 	if c, ok := o.commits.Lookup(topic, partition); ok {
 		from = max(from, c.At)
+		done = consume.Completed(c.Metadata, o.topics[topic].ID, c.At)
 	}
-	return from, last.Offset
+	return from, max(from, last.Offset), done
 }

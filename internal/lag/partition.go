@@ -23,9 +23,7 @@ func (r *Reader) partition(ctx context.Context, topic string, p *Partition, done
 		from = max(from, *p.Commit)
 	}
 	done.DropBelow(from)
-	for _, d := range done {
-		p.completed += max(0, min(d.To, p.End)-d.From)
-	}
+	p.completed = done.Within(from, p.End)
 	p.Exact = true
 	if from >= p.End {
 		return nil
@@ -82,10 +80,7 @@ func (r *Reader) overdue(ctx context.Context, topic string, p *Partition, first 
 		if err != nil {
 			return err
 		}
-		p.Overdue = boundary - first.Offset
-		for _, d := range done {
-			p.Overdue -= max(0, min(d.To, boundary)-max(d.From, first.Offset))
-		}
+		p.Overdue = boundary - first.Offset - done.Within(first.Offset, boundary)
 	}
 	p.Waiting = p.Unfinished - p.Overdue
 	if p.Overdue > 0 {

@@ -52,6 +52,14 @@ func (s Set) Has(offset int64) bool {
 	return i < len(s) && s[i].From <= offset
 }
 
+// Within is how many offsets of [from, to) are in the set.
+func (s Set) Within(from, to int64) (n int64) {
+	for _, r := range s {
+		n += max(0, min(r.To, to)-max(r.From, from))
+	}
+	return n
+}
+
 // DropBelow takes all offsets below floor out of the set.
 func (s *Set) DropBelow(floor int64) {
 	i, _ := slices.BinarySearchFunc(*s, floor+1, func(r Range, v int64) int { return cmp.Compare(r.To, v) })
