@@ -39,20 +39,40 @@ const (
 	benchPartitions     = 12
 )
 
+// realBroker starts a real broker for a benchmark; nil without the build tag kafka,
+// then it is the embedded one.
+var realBroker func(b *testing.B) []string
+
+func makeTopics(b *testing.B, brokers []string, topics []testkit.Topic) {
+	b.Helper()
+	adm := kadm.NewClient(testkit.NewClient(b, brokers))
+	for _, t := range topics {
+		if _, err := adm.CreateTopic(b.Context(), t.Partitions, 1, nil, t.Name); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func newStage(b *testing.B) *stage {
 	topics := []testkit.Topic{{Name: names.Deliveries(), Partitions: benchPartitions}}
 	for _, tier := range DefaultTiers() {
 		topics = append(topics, testkit.Topic{Name: names.Retry(tier), Partitions: benchTierPartitions})
 	}
-	fake := testkit.NewFake(b, testkit.WithTopics(topics...))
-	s := &stage{b: b, cfg: kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.DiscardHandler)}}
+	var brokers []string
+	if realBroker != nil {
+		brokers = realBroker(b)
+		makeTopics(b, brokers, topics)
+	} else {
+		brokers = testkit.NewFake(b, testkit.WithTopics(topics...)).Brokers()
+	}
+	s := &stage{b: b, cfg: kafka.Config{Brokers: brokers, Names: names, Logger: slog.New(slog.DiscardHandler)}}
 	var err error
 	if s.writer, err = kafka.NewWriter(s.cfg); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.writer.Close(context.Background()) })
-	s.adm = kadm.NewClient(fake.Client())
-	s.child = childConfig{Brokers: fake.Brokers(), Prefix: names.Prefix, TierPartitions: benchTierPartitions, DeliveriesPartitions: benchPartitions}
+	s.adm = kadm.NewClient(testkit.NewClient(b, brokers))
+	s.child = childConfig{Brokers: brokers, Prefix: names.Prefix, TierPartitions: benchTierPartitions, DeliveriesPartitions: benchPartitions}
 	return s
 }
 

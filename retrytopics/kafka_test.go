@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(realkafka.WithShared(m))
 }
 
+func init() { //nolint:gochecknoinits // what the build tag changes
+	realBroker = func(b *testing.B) []string { return realkafka.Start(b, realkafka.Config{}).Brokers() }
+}
+
 // onKafka is a prefix of its own on a real broker, with the tiers that a wait of
 // less than five minutes takes.
 type onKafka struct {
