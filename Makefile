@@ -8,7 +8,8 @@ KUBECONFORM_VERSION := 0.8.0
 # How long one soak test runs, how long one target is fuzzed.
 SOAK ?= 10m
 FUZZTIME ?= 20s
-PKGS ?= ./...
+# The longest first, so that nothing waits for it alone in the end.
+PKGS ?= ./internal/flowtest ./...
 
 # A linter of the right version that is there already is used; else it is
 # compiled once (about four minutes on two cores) into a cache outside the tree.
