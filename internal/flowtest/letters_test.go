@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/milena-project/milena/dlq"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
@@ -56,6 +57,15 @@ func TestInvariant8EveryDeathHasAReasonAHistoryAndAKey(t *testing.T) {
 	letters := f.awaitLetters(len(posts))
 	f.settled(20 * time.Second)
 	history := f.attempts()
+	store := f.store()
+	for reason := range posts {
+		filter, err := dlq.Query{Reasons: []string{string(reason)}}.Resolve(time.Now())
+		must(t, err)
+		found := f.open(store, filter)
+		if len(found) != 1 {
+			t.Errorf("%d letters are found by reason %s", len(found), reason)
+		}
+	}
 	for id, l := range letters {
 		want, known := posts[l.Reason]
 		if !known {
