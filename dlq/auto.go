@@ -2,10 +2,7 @@ package dlq
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/milena-project/milena/internal/kafka"
 )
@@ -23,12 +20,6 @@ const (
 )
 
 func (r *runner) adapts(ctx context.Context) {
-	adm, err := r.store.cfg.NewAdmin()
-	if err != nil {
-		r.store.log.Warn("the rate stays low, for want of a client", "run", r.run.ID, "err", err)
-		return
-	}
-	defer adm.Close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -37,7 +28,7 @@ func (r *runner) adapts(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		age, err := r.store.oldestReady(ctx, adm)
+		age, err := r.store.oldestReady(ctx)
 		if err != nil {
 			// Not knowing is no reason to press on.
 			age = autoOld
@@ -61,23 +52,20 @@ func adapted(now float64, age time.Duration) float64 {
 
 // oldestReady is the age of the oldest record of deliveries above the dispatchers'
 // commits; 0 if there is none.
-func (s *Store) oldestReady(ctx context.Context, adm *kadm.Client) (time.Duration, error) {
+func (s *Store) oldestReady(ctx context.Context) (time.Duration, error) {
 	topic := s.names.Deliveries()
 	ends, err := s.reader.Ends(ctx, topic)
 	if err != nil {
 		return 0, s.explain(err, topic, "Read")
 	}
-	committed, err := adm.FetchOffsets(ctx, s.names.Group("dispatcher"))
+	committed, err := s.reader.Commits(ctx, s.names.Group("dispatcher"))
 	if err != nil {
-		return 0, fmt.Errorf("the dispatchers' commits: %w", err)
+		return 0, err
 	}
 	var age time.Duration
 	now := time.Now()
 	for p, end := range ends {
-		at := int64(0)
-		if c, ok := committed.Lookup(topic, int32(p)); ok && c.At >= 0 {
-			at = c.At
-		}
+		at := committed[topic][int32(p)].Offset
 		if at >= end {
 			continue
 		}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -109,8 +107,8 @@ func (s *Store) window(ctx context.Context, topic string, past Past, ends []int6
 type resending struct {
 	store  *Store
 	past   Past
-	held   map[string]bool // endpoints that have work on hold
-	unread map[int32]int64 // what the dispatcher has committed: from there on it has yet to come
+	held   map[string]bool        // endpoints that have work on hold
+	unread map[int32]kafka.Commit // what the dispatcher has committed: from there on it has yet to come
 
 	mu      sync.Mutex
 	history map[uint64]schemas.Outcome // by hash of the delivery id: the last that was not interrupted
@@ -220,7 +218,7 @@ func (r *resending) wanted(d *schemas.Delivery, rec *schemas.Record) bool {
 func (r *resending) take(d *schemas.Delivery, rec *schemas.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.count(d, rec, rec.Offset >= r.unread[rec.Partition]) {
+	if r.count(d, rec, rec.Offset >= r.unread[rec.Partition].Offset) {
 		r.sel.offsets[rec.Partition] = append(r.sel.offsets[rec.Partition], rec.Offset)
 	}
 }
@@ -296,24 +294,11 @@ func (r *resending) readHeld(ctx context.Context) error {
 
 // readCommitted looks how far the dispatcher has come: a backlog is not missing.
 func (r *resending) readCommitted(ctx context.Context) error {
-	r.unread = map[int32]int64{}
-	adm, err := r.store.cfg.NewAdmin()
-	if err != nil {
-		return err
-	}
-	defer adm.Close()
-	committed, err := adm.FetchOffsets(ctx, r.store.names.Group("dispatcher"))
-	if errors.Is(err, kerr.GroupIDNotFound) {
-		return nil // no dispatcher has ever run: all is backlog
-	}
+	committed, err := r.store.reader.Commits(ctx, r.store.names.Group("dispatcher"))
 	if err != nil {
 		return r.store.explain(err, r.store.names.Deliveries(), "Read")
 	}
-	committed.Each(func(o kadm.OffsetResponse) {
-		if o.Topic == r.store.names.Deliveries() && o.Err == nil {
-			r.unread[o.Partition] = o.At
-		}
-	})
+	r.unread = committed[r.store.names.Deliveries()]
 	return nil
 }
 

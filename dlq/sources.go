@@ -2,12 +2,9 @@ package dlq
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -66,7 +63,7 @@ func (r *resending) readSources(ctx context.Context) error {
 			return err
 		}
 		err = r.store.allPartitions(ctx, topic, from, to, func(rec *schemas.Record) error {
-			r.takeEvent(src, rec, rec.Offset >= routed[rec.Partition])
+			r.takeEvent(src, rec, rec.Offset >= routed[rec.Partition].Offset)
 			return nil
 		})
 		if err != nil {
@@ -102,23 +99,9 @@ func (r *resending) readKnown(ctx context.Context) error {
 }
 
 // routed is how far the router has come in a source; what lies behind is its backlog.
-func (r *resending) routed(ctx context.Context, topic string) (map[int32]int64, error) {
-	adm, err := r.store.cfg.NewAdmin()
-	if err != nil {
-		return nil, err
-	}
-	defer adm.Close()
-	out := map[int32]int64{}
-	committed, err := adm.FetchOffsets(ctx, r.store.names.Group("router"))
-	if errors.Is(err, kerr.GroupIDNotFound) {
-		return out, nil
-	}
-	committed.Each(func(o kadm.OffsetResponse) {
-		if o.Topic == topic && o.Err == nil {
-			out[o.Partition] = o.At
-		}
-	})
-	return out, err
+func (r *resending) routed(ctx context.Context, topic string) (map[int32]kafka.Commit, error) {
+	committed, err := r.store.reader.Commits(ctx, r.store.names.Group("router"))
+	return committed[topic], err
 }
 
 // takeEvent selects an event for each endpoint that should have it. open says that
