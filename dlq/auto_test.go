@@ -1,3 +1,5 @@
+//go:build !kafka
+
 package dlq
 
 import (
@@ -9,6 +11,7 @@ import (
 	"github.com/milena-project/milena/internal/testkit"
 )
 
+// On the embedded broker only: a real one writes the time of the append over ours.
 func TestTheAutomaticRateGivesWayToLiveDeliveriesThatGrowOld(t *testing.T) {
 	w := newWorld(t)
 	oldest := func() time.Duration {
