@@ -167,7 +167,7 @@ func TestEveryVerbSelectsWhatBruteForceSelects(t *testing.T) {
 		if bad := compareVerbs(w, f, expected, i%10 == 0); bad != "" {
 			t.Fatalf("query %d %+v, %d expected: %s", i, q, len(expected), bad)
 		}
-		if n := len(expected); n > 0 && n <= mostReplayed && len(open) > n {
+		if n := len(expected); n > 0 && n <= mostReplayed && len(open) > n && replayed < replays {
 			if bad := compareReplay(w, f, expected); bad != "" {
 				t.Fatalf("query %d %+v, %d expected: %s", i, q, n, bad)
 			}
@@ -178,9 +178,12 @@ func TestEveryVerbSelectsWhatBruteForceSelects(t *testing.T) {
 	t.Logf("%d queries, %d of them replayed", queries, replayed)
 }
 
-// mostReplayed bounds what a query may select for its replay to be made: what is
-// replayed is not there for the queries after it.
-const mostReplayed = 4
+// So many of the queries are replayed, none that selects more than mostReplayed: what
+// is replayed is not there for the queries after it.
+const (
+	replays      = 8
+	mostReplayed = 4
+)
 
 // compareReplay replays what a filter selects, and says what is wrong with what was written.
 func compareReplay(w *world, f Filter, expected []*letter) string {
