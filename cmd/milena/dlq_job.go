@@ -106,7 +106,7 @@ func (p *program) consent(f *jobFlags, plan *dlq.Plan) error {
 		}
 		return nil
 	}
-	fmt.Fprintf(p.err, "%s %s? [y/N] ", plan.Job.Kind, counted(int64(plan.Write), "letter"))
+	fmt.Fprintf(p.err, "%s %s? [y/N] ", plan.Job.Kind, counted(plan.Write, "letter"))
 	line, err := bufio.NewReader(p.in).ReadString('\n')
 	if answer := strings.ToLower(strings.TrimSpace(line)); err == nil && (answer == "y" || answer == "yes") {
 		return nil
