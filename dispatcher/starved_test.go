@@ -32,3 +32,16 @@ func TestAProcessThatStandsStillForAMomentPutsNoBusyLaneOnHold(t *testing.T) {
 		})
 	})
 }
+
+func TestAStarvedProcessGoesByTheLeastThatAnAttemptTakes(t *testing.T) {
+	now := time.Now()
+	s := newLanes(Config{}.WithDefaults(), nil, nil)
+	l := &lane{pace: pace{usual: 50 * time.Millisecond, least: 5 * time.Millisecond}}
+	if each := s.expected(l, now); each != l.pace.usual {
+		t.Errorf("an attempt is expected to take %s, want the usual %s", each, l.pace.usual)
+	}
+	s.starved.until = now.Add(time.Second)
+	if each := s.expected(l, now); each != l.pace.least {
+		t.Errorf("while the process waits for the processor %s, want %s", each, l.pace.least)
+	}
+}
