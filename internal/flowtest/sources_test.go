@@ -105,9 +105,10 @@ func TestARouterThatIsKilledAmidAFanOutLosesNothingAndTheOwnerDropsWhatItRepeats
 	router := func(c *config.Config) {
 		routes(orders)(c)
 		c.Roles = []string{app.RoleRouter}
-		c.Dispatcher.CommitInterval = 2 * time.Second // what was written is not yet committed
 	}
-	victim := f.spawn(router)
+	victim := f.spawn(router, func(c *config.Config) {
+		c.Dispatcher.CommitInterval = time.Hour // nothing that it writes is committed, however long the kill takes
+	})
 	const events = 300
 	var recs []*kgo.Record
 	for i := range events {
