@@ -266,13 +266,14 @@ func (b *breaker) trip(now time.Time) {
 	b.openFor(openTime(b.step), now)
 }
 
-// restore opens it as health says.
+// restore opens it as health says, but for no longer than a breaker opens: the clock of
+// who wrote that may have been ahead of ours.
 func (b *breaker) restore(step int, until, now time.Time) {
 	if step <= 0 {
 		return
 	}
 	b.step = step
-	b.openFor(max(0, until.Sub(now)), now)
+	b.openFor(min(max(0, until.Sub(now)), openTime(step)), now)
 }
 
 func (b *breaker) openFor(d time.Duration, now time.Time) {

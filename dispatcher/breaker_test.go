@@ -283,6 +283,36 @@ func TestARestartSendsNothingBeforeTheBreakersTime(t *testing.T) {
 	})
 }
 
+func TestAHealthRecordOfAClockThatWasAheadStopsAnEndpointForNoLongerThanAnAnswerMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead := time.Now().Add(30 * 24 * time.Hour)
+		topics := &memoryHold{health: map[string]schemas.Health{
+			"open":   {Version: 1, Since: &schemas.Episode{FailingSince: ahead, Attempts: 5, BreakerStep: 1, OpenUntil: ahead}},
+			"paused": {Version: 1, Paused: &schemas.Pause{Until: ahead, Status: 429, Version: 1}},
+		}}
+		w := newWorldOn(t, Config{}, topics)
+		w.endpoint("open")
+		w.endpoint("paused")
+		w.send("open", 1)
+		w.send("paused", 1)
+		time.Sleep(openFirst + time.Second)
+		w.see(func() {
+			if n := len(w.bodies("open")); n != 1 {
+				t.Errorf("%d POSTs to the one whose breaker was open, want 1 after %s", n, openFirst)
+			}
+			if n := len(w.bodies("paused")); n != 0 {
+				t.Errorf("%d POSTs to the one that is paused", n)
+			}
+		})
+		time.Sleep(maxPause)
+		w.see(func() {
+			if n := len(w.bodies("paused")); n != 1 {
+				t.Errorf("%d POSTs to the one that was paused, want 1 after %s", n, maxPause)
+			}
+		})
+	})
+}
+
 func TestEnableClosesTheBreakerAndEndsAPauseAtOnce(t *testing.T) {
 	for _, code := range []int{500, 429} {
 		synctest.Test(t, func(t *testing.T) {

@@ -192,7 +192,7 @@ func (p *chaosProc) Endpoint(id string, _ *Endpoint) *Endpoint {
 	return p.w.endpoints[id]
 }
 
-func (p *chaosProc) Barrier(<-chan struct{}) error {
+func (p *chaosProc) Barrier(context.Context) error {
 	if !p.w.isCalm() && p.w.roll(4) == 0 {
 		return errors.New("no answer")
 	}

@@ -34,3 +34,28 @@ func TestNothingDiesOfAgeAfterTheWallClockJumped(t *testing.T) {
 		})
 	}
 }
+
+func TestNobodyIsSwitchedOffAfterTheWallClockJumped(t *testing.T) {
+	for jump, want := range map[time.Duration]int64{0: 1, 80 * time.Hour: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			// It has failed for a moment; by a clock that has jumped since, for days.
+			since := time.Now().Add(-disableAfter - time.Hour)
+			topics := &memoryHold{health: map[string]schemas.Health{
+				"e": {Version: 1, Since: &schemas.Episode{FailingSince: since, Attempts: disableAttempts}},
+			}}
+			w := newWorldOn(t, Config{}, topics)
+			w.d.clock = newClock(func() time.Time { return wallNow().Add(jump) })
+			w.d.clock.walled = w.d.clock.walled.Add(-jump)
+			w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
+			w.endpoint("e")
+			w.send("e", 1)
+			w.see(func() {
+				w.d.lanes.mu.Lock()
+				defer w.d.lanes.mu.Unlock()
+				if got := w.d.lanes.byID["e"].disabledAt; got != want {
+					t.Errorf("after a jump of %s it is disabled at version %d, want %d", jump, got, want)
+				}
+			})
+		})
+	}
+}

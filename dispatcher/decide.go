@@ -16,7 +16,7 @@ const barrierRetry = 250 * time.Millisecond
 
 func (d *Dispatcher) decideAll(ctx context.Context) {
 	undecided := d.lanes.takeUndecided()
-	if err := d.Endpoints.Barrier(ctx.Done()); err != nil {
+	if err := d.Endpoints.Barrier(ctx); err != nil {
 		if ctx.Err() != nil {
 			return
 		}

@@ -181,14 +181,30 @@ func TestACopyOfAnAttemptIsDroppedAndLogged(t *testing.T) {
 func TestAMisroutedRecordIsForwardedOnceAndThenWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
+		var again []bool
+		w.d.Hooks.Misrouted = func(more bool) { again = append(again, more) }
 		w.endpoint("e")
 		w.home = 5
 		w.send("e", 1)
-		w.send("e", 1, schemas.Header{Key: schemas.HeaderOrigin, Value: []byte("webhooks.deliveries-00000000-0-0")},
-			schemas.Header{Key: schemas.HeaderForwards, Value: []byte("1")})
+		forwarded := []schemas.Header{
+			{Key: schemas.HeaderOrigin, Value: []byte("webhooks.deliveries-00000000-0-0")},
+			{Key: schemas.HeaderForwards, Value: []byte("1")},
+		}
+		w.send("e", 1, forwarded...)
+		tomorrow := time.Now().Add(24 * time.Hour)
+		w.send("e", 1, append(forwarded, schemas.Header{Key: schemas.HeaderNotBefore, Value: strconv.AppendInt(nil, tomorrow.UnixMilli(), 10)})...)
 		w.see(func() {
-			if len(w.posts) != 0 || len(w.forward) != 1 || len(w.parked) != 1 || len(w.done) != 2 {
+			if len(w.posts) != 0 || len(w.forward) != 1 || len(w.parked) != 2 || len(w.done) != 3 {
 				t.Fatalf("%d POSTs, %d forwarded, %d parked, done %v", len(w.posts), len(w.forward), len(w.parked), w.done)
+			}
+			if !slices.Equal(again, []bool{false, true, true}) {
+				t.Errorf("forwarded before: %v", again)
+			}
+			if got, want := w.parked[0].NotBefore, time.Now().Add(misroutedWait); !got.Equal(want) {
+				t.Errorf("it waits until %s, want %s", got, want)
+			}
+			if got := w.parked[1].NotBefore; !got.Equal(tomorrow.Truncate(time.Millisecond)) {
+				t.Errorf("one that is scheduled for %s waits until %s", tomorrow, got)
 			}
 		})
 	})

@@ -71,7 +71,7 @@ func (s *lanes) finish(it *item, e ending) (next *item, notice *schemas.Notice) 
 		l.place = placeNone
 	}
 	if e.pause.After(l.pausedUntil) {
-		l.pausedUntil, l.pauseStatus, l.pauseVersion = e.pause, e.status, l.ep.version()
+		l.pausedUntil, l.pauseStatus = e.pause, e.status
 		if e.status != 0 {
 			s.tell(l)
 		}
@@ -129,7 +129,7 @@ func (s *lanes) learn(l *lane, it *item, e ending, now time.Time) *schemas.Notic
 		}
 	case e.settled:
 		tell = l.episode.failed(e.result, now) || tell
-		if l.episode.overdue(now) {
+		if l.episode.overdue(now) && s.d.clock.trusted() {
 			l.switchOff(it.ep, disabledNoSuccess, now)
 			s.undecide(l)
 			tell = true

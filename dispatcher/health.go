@@ -114,7 +114,7 @@ func (s *lanes) told(l *lane, part *Partition, next int64) {
 
 // healthOf is what the next owner must know; nil when there is nothing.
 func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
-	rec := schemas.Health{Claim: l.part.claim, Version: l.ep.version(), Written: now.UnixMilli()}
+	rec := schemas.Health{Claim: l.part.claim, Version: l.version, Written: now.UnixMilli()}
 	if h := l.held; h != nil && h.tracker != nil {
 		next, last := h.tracker.Watermark(), h.last
 		rec.Next, rec.Last, rec.Held = &next, &last, h.count()
@@ -134,7 +134,7 @@ func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
 		rec.Since = &e
 	}
 	if l.pausedUntil.After(now) && l.pauseStatus != 0 {
-		rec.Paused = &schemas.Pause{Until: l.pausedUntil.UTC(), Status: l.pauseStatus, Version: l.ep.version()}
+		rec.Paused = &schemas.Pause{Until: l.pausedUntil.UTC(), Status: l.pauseStatus, Version: l.version}
 	}
 	if rec.Next == nil && rec.Since == nil && rec.Paused == nil {
 		return nil

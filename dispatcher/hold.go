@@ -76,10 +76,10 @@ func (s *lanes) wait(l *lane, n int, now time.Time) time.Duration {
 	if !l.pace.steady {
 		limit = l.ep.maxInFlight() // it has not failed: it gets there within a few rounds
 	}
-	wait := time.Duration(n) * s.expected(l, now) / time.Duration(limit)
+	wait := seconds(float64(n) * s.expected(l, now).Seconds() / float64(limit))
 	if l.bucket != nil {
 		short := float64(n) - l.bucket.TokensAt(now)
-		wait = max(wait, time.Duration(short/float64(l.bucket.Limit())*float64(time.Second)))
+		wait = max(wait, seconds(short/float64(l.bucket.Limit())))
 	}
 	return wait
 }

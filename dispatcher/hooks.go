@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -43,8 +44,9 @@ type Endpoints interface {
 	// Endpoint returns the endpoint ready for use, or nil where the registry has
 	// none. known is what the caller was given last; it comes back while it is current.
 	Endpoint(id string, known *Endpoint) *Endpoint
-	// Barrier returns when the view holds all that was committed before the call.
-	Barrier(done <-chan struct{}) error
+	// Barrier returns when the view holds all that was committed before the call. It
+	// gives up by itself in a few seconds.
+	Barrier(ctx context.Context) error
 }
 
 // Signer adds the signature headers of one endpoint.
@@ -117,8 +119,9 @@ type Hooks struct {
 	Delivered func(delay time.Duration, first bool)
 	// Duplicate counts copies that were dropped before they were POSTed.
 	Duplicate func()
-	// Misrouted counts records found in another partition than their endpoint's.
-	Misrouted func()
+	// Misrouted counts records found in another partition than their endpoint's. again:
+	// it was forwarded before, so two processes do not agree on the count of partitions.
+	Misrouted func(again bool)
 	// Held counts deliveries that were put on hold.
 	Held func(cause HoldCause)
 	// Unheld counts deliveries that left hold: settled, or given up with their partition.

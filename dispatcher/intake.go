@@ -84,14 +84,17 @@ func (p *Partition) takeMalformed(it *item, rec *schemas.Record, err error) {
 // means that the count of partitions is changing: it waits before it is tried again.
 func (p *Partition) misrouted(it *item, now time.Time) {
 	d := p.d
-	if d.Hooks.Misrouted != nil {
-		d.Hooks.Misrouted()
-	}
 	p.begin()
 	it.d.Forwards++
+	again := it.d.Forwards > 1
+	if d.Hooks.Misrouted != nil {
+		d.Hooks.Misrouted(again)
+	}
 	done := it.settlement(1)
-	if it.d.Forwards > 1 {
-		it.d.NotBefore = now.Add(misroutedWait)
+	if again {
+		if wait := now.Add(misroutedWait); wait.After(it.d.NotBefore) { // else it is scheduled for later than that
+			it.d.NotBefore = wait
+		}
 		d.Parker.Park(&it.d, done.acked)
 		return
 	}

@@ -75,7 +75,6 @@ type lane struct {
 	disabledAt   int64     // auto-disabled at that version of the endpoint; 0: not
 	pausedUntil  time.Time // by Retry-After, or for a moment after a fault of our own
 	pauseStatus  int       // the answer that asked for the pause; 0: our own
-	pauseVersion int64     // of the endpoint when it was asked for
 
 	telling telling // the endpoint's health record
 	anchor  int64   // where health says the endpoint's records on hold begin; -1: it does not

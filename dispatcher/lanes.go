@@ -294,8 +294,8 @@ func (s *lanes) mayStart(l *lane, now time.Time) (t ticket, ok bool) {
 		s.waitSlow.push(l)
 		return t, false
 	case l.bucket != nil && !l.bucket.AllowN(now, 1):
-		need := (1 - l.bucket.TokensAt(now)) / float64(l.bucket.Limit())
-		s.wakeAt(l, now.Add(time.Duration(need*float64(time.Second))+time.Millisecond), now)
+		need := seconds((1 - l.bucket.TokensAt(now)) / float64(l.bucket.Limit()))
+		s.wakeAt(l, now.Add(need+time.Millisecond), now)
 		return t, false
 	}
 	if t, ok = l.breaker.admit(now); !ok && !l.breaker.probing {

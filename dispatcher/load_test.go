@@ -148,7 +148,7 @@ func (w *load) Endpoint(id string, _ *Endpoint) *Endpoint {
 	return w.endpoints[id]
 }
 
-func (w *load) Barrier(<-chan struct{}) error {
+func (w *load) Barrier(context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.barrier

@@ -102,7 +102,7 @@ func (s *lanes) tenantMay(t *tenant, now time.Time) bool {
 	if have >= 1 {
 		return true
 	}
-	after := time.Duration((1-have)/s.cfg.TenantRate*float64(time.Second)) + time.Millisecond
+	after := seconds((1-have)/s.cfg.TenantRate) + time.Millisecond
 	if t.wake != nil {
 		t.wake.Reset(after)
 		return false
@@ -136,10 +136,10 @@ func (s *lanes) tenantWait(l *lane, now time.Time) time.Duration {
 	}
 	wait := time.Duration(0)
 	if s.cfg.TenantShare < 1 {
-		wait = time.Duration(t.queued) * s.expected(l, now) / time.Duration(s.tenantMost())
+		wait = seconds(float64(t.queued) * s.expected(l, now).Seconds() / float64(s.tenantMost()))
 	}
 	if t.bucket != nil {
-		wait = max(wait, time.Duration((float64(t.queued)-t.bucket.TokensAt(now))/s.cfg.TenantRate*float64(time.Second)))
+		wait = max(wait, seconds((float64(t.queued)-t.bucket.TokensAt(now))/s.cfg.TenantRate))
 	}
 	return wait
 }

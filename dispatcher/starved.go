@@ -20,14 +20,17 @@ const (
 	starvedHold = 3 * time.Second // for how long a window in which it was so counts
 )
 
-// look compares the scheduler's histogram with the last look.
+// look reads the scheduler's histogram.
 func (s *starved) look(now time.Time) {
 	s.sample[0].Name = "/sched/latencies:seconds"
 	metrics.Read(s.sample[:])
-	if s.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return
+	if s.sample[0].Value.Kind() == metrics.KindFloat64Histogram {
+		s.weigh(s.sample[0].Value.Float64Histogram(), now)
 	}
-	h := s.sample[0].Value.Float64Histogram()
+}
+
+// weigh compares a histogram, which only grows, with the one of the last look.
+func (s *starved) weigh(h *metrics.Float64Histogram, now time.Time) {
 	if s.before == nil {
 		s.until = now.Add(starvedHold) // of the time of the start, which is no measure of anything, nothing is known
 	} else {

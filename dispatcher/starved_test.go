@@ -1,7 +1,9 @@
 package dispatcher
 
 import (
+	"math"
 	"net/http"
+	"runtime/metrics"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,5 +45,47 @@ func TestAStarvedProcessGoesByTheLeastThatAnAttemptTakes(t *testing.T) {
 	s.starved.until = now.Add(time.Second)
 	if each := s.expected(l, now); each != l.pace.least {
 		t.Errorf("while the process waits for the processor %s, want %s", each, l.pace.least)
+	}
+}
+
+func TestItIsStarvedWhereOneGoroutineOfTenWaitedForAThread(t *testing.T) {
+	now := time.Now()
+	// Buckets of the waits below 0.1 ms, 1 ms, 10 ms and above; the counts add up, as Go's do.
+	seen := &metrics.Float64Histogram{Buckets: []float64{math.Inf(-1), 1e-4, 1e-3, 1e-2, math.Inf(1)}, Counts: []uint64{0, 900, 0, 100}}
+	var s starved
+	s.weigh(seen, now)
+	if !s.now(now) {
+		t.Error("of the time of the start it says that all was well")
+	}
+	for _, c := range []struct {
+		name   string
+		more   []uint64
+		should bool
+	}{
+		{"all went at once", []uint64{80, 20, 0, 0}, false},
+		{"nine of a hundred waited", []uint64{50, 41, 9, 0}, false},
+		{"ten of a hundred waited", []uint64{50, 40, 5, 5}, true},
+		{"all waited", []uint64{0, 0, 0, 3}, true},
+		{"nothing ran", []uint64{0, 0, 0, 0}, false},
+	} {
+		now = now.Add(time.Hour)
+		for i, n := range c.more {
+			seen.Counts[i] += n
+		}
+		s.weigh(seen, now)
+		if s.now(now) != c.should {
+			t.Errorf("%s: starved is %v", c.name, !c.should)
+		}
+		if c.should && (!s.now(now.Add(starvedHold-1)) || s.now(now.Add(starvedHold))) {
+			t.Errorf("%s: it does not count for %s", c.name, starvedHold)
+		}
+	}
+}
+
+func TestTheSchedulerTellsHowLongGoroutinesWait(t *testing.T) {
+	var s starved
+	s.look(time.Now())
+	if len(s.before) == 0 {
+		t.Error("Go's runtime has no such histogram any more")
 	}
 }

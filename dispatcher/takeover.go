@@ -63,7 +63,10 @@ func (p *Partition) takeOver(t Takeover) {
 			l.pace.failed()
 		}
 		if h.Paused != nil {
-			l.pausedUntil, l.pauseStatus, l.pauseVersion = h.Paused.Until, h.Paused.Status, h.Paused.Version
+			l.pausedUntil, l.pauseStatus = h.Paused.Until, h.Paused.Status
+			if longest := now.Add(maxPause); l.pausedUntil.After(longest) {
+				l.pausedUntil = longest // it was written by a clock ahead of ours
+			}
 		}
 		s.use(l, p.d.Endpoints.Endpoint(id, nil), now) // ends what is about an older configuration
 		// The record carries our claim from now on, and one that nothing stands

@@ -172,7 +172,7 @@ func (w *world) Endpoint(id string, _ *Endpoint) *Endpoint {
 	return w.endpoints[id]
 }
 
-func (w *world) Barrier(<-chan struct{}) error {
+func (w *world) Barrier(context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.barriers++

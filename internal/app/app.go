@@ -51,7 +51,8 @@ type App struct {
 	follower *registry.Follower
 	dispatch *dispatcher.Dispatcher // nil: not a role of this process
 	loops    []role
-	owned    owned // by the dispatcher
+	owned    owned         // by the dispatcher
+	changing chan struct{} // has an element when the count of partitions may have changed
 
 	successes atomic.Uint64 // the share that is logged; bits of a float64
 
@@ -99,7 +100,7 @@ func New(cfg config.Config, opts Options) (*App, error) {
 	}
 	a := &App{
 		cfg: cfg, opts: opts, log: opts.Logger, names: schemas.Names{Prefix: cfg.Prefix},
-		notUp: errStarting,
+		notUp: errStarting, changing: make(chan struct{}, 1),
 	}
 	a.metrics = metrics.New(opts.Version, a.state)
 	a.successes.Store(math.Float64bits(float64(cfg.Log.Successes)))
@@ -300,6 +301,7 @@ func (a *App) runRoles(ctx context.Context, refused <-chan error) error {
 	errs := make([]error, len(a.loops))
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	a.setNotUp(nil) // before the loops: an assignment may have something to say against it
 	for i, r := range a.loops {
 		wg.Go(func() {
 			if err := r.loop.Run(loops); err != nil {
@@ -308,7 +310,6 @@ func (a *App) runRoles(ctx context.Context, refused <-chan error) error {
 			}
 		})
 	}
-	a.setNotUp(nil)
 	a.checkGrace()
 	a.log.Info("started", "roles", a.roles(), "version", a.opts.Version)
 	if a.has(RoleRouter) && !slices.Contains(a.roles(), RoleRouter) {

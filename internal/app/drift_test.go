@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -50,8 +51,18 @@ func TestAProcessEndsWhenThePartitionsAreRaisedWhileItRuns(t *testing.T) {
 		t.Fatalf("nothing has changed: %v", err)
 	}
 	raise(t, adm, a.names.Deliveries(), 3)
-	if err := a.lookForDrift(t.Context()); err == nil || !strings.Contains(err.Error(), "number of partitions has changed") {
-		t.Fatalf("deliveries has three partitions now: %v", err)
+	// A record that two processes sent on shows it, long before the next look.
+	refused := make(chan error, 1)
+	go func() { refused <- a.watchDrift(t.Context()) }()
+	a.misrouted(false)
+	a.misrouted(true)
+	select {
+	case err := <-refused:
+		if err == nil || !strings.Contains(err.Error(), "number of partitions has changed") {
+			t.Fatalf("deliveries has three partitions now: %v", err)
+		}
+	case <-time.After(driftEvery / 2):
+		t.Fatal("nobody looked at the topics")
 	}
 }
 

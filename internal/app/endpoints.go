@@ -35,18 +35,9 @@ func (e endpoints) Endpoint(id string, known *dispatcher.Endpoint) *dispatcher.E
 	return prepare(rec, e.follower.OpenSecret, e.maxAge, e.out)
 }
 
-func (e endpoints) Barrier(done <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), barrierTimeout) //nolint:forbidigo // done is the caller's end
+func (e endpoints) Barrier(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, barrierTimeout)
 	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-done:
-			cancel()
-		case <-stop:
-		}
-	}()
 	return e.follower.Barrier(ctx)
 }
 

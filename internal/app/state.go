@@ -52,8 +52,12 @@ func (a *App) dispatcherState() *metrics.DispatcherState {
 	return st
 }
 
-// driftEvery is how often the topics are compared with what they must be.
-const driftEvery = time.Minute
+// The topics are compared with what they must be so often, and with a pause between two
+// times where records ask for it.
+const (
+	driftEvery = time.Minute
+	driftPause = 5 * time.Second
+)
 
 // watchDrift counts the differences between the topics and what they must be, until
 // ctx ends: somebody may change them while we run. It returns an error when the
@@ -67,10 +71,30 @@ func (a *App) watchDrift(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-a.changing:
 		}
 		if err := a.lookForDrift(ctx); err != nil {
 			return err
 		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(driftPause):
+		}
+	}
+}
+
+// misrouted counts a record that was found in another partition than its endpoint's. One
+// that was forwarded before shows that two processes do not agree on the count of
+// partitions: the topics are looked at at once.
+func (a *App) misrouted(again bool) {
+	a.metrics.Misrouted()
+	if !again {
+		return
+	}
+	select {
+	case a.changing <- struct{}{}:
+	default:
 	}
 }
 

@@ -82,7 +82,7 @@ func (a *App) hooks() dispatcher.Hooks {
 				a.opts.OnAttempt(at)
 			}
 		},
-		Delivered: m.Delivered, Duplicate: m.Duplicate, Misrouted: m.Misrouted, Interrupted: m.Interrupted,
+		Delivered: m.Delivered, Duplicate: m.Duplicate, Misrouted: a.misrouted, Interrupted: m.Interrupted,
 		Held:   func(c dispatcher.HoldCause) { m.Held(string(c)) },
 		Unheld: m.Unheld, HoldRead: m.HoldRead,
 		BreakerChanged: func(from, to dispatcher.BreakerState) { m.BreakerChanged(string(from), string(to)) },
