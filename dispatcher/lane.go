@@ -70,11 +70,11 @@ type lane struct {
 	unreached time.Time     // when it was well and could not be reached
 	bucket    *rate.Limiter // nil: no rate limit
 
-	breaker      breaker
-	episode      episode
-	disabledAt   int64     // auto-disabled at that version of the endpoint; 0: not
-	pausedUntil  time.Time // by Retry-After, or for a moment after a fault of our own
-	pauseStatus  int       // the answer that asked for the pause; 0: our own
+	breaker     breaker
+	episode     episode
+	disabledAt  int64     // auto-disabled at that version of the endpoint; 0: not
+	pausedUntil time.Time // by Retry-After, or for a moment after a fault of our own
+	pauseStatus int       // the answer that asked for the pause; 0: our own
 
 	telling telling // the endpoint's health record
 	anchor  int64   // where health says the endpoint's records on hold begin; -1: it does not

@@ -226,7 +226,7 @@ func (a *App) consumeConfig(role string, topics []string, start func(*consume.As
 		InitialOffset: initialOffset(a.cfg.InitialOffset), GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
 		SessionTimeout: a.cfg.Kafka.SessionTimeout, CommitInterval: a.cfg.Dispatcher.CommitInterval,
 		DrainBudget: a.cfg.Dispatcher.DrainBudget, Start: start, Logger: a.log,
-		Hooks: consume.Hooks{Assigned: func(consume.Partition, int64) { a.metrics.Assigned(role) }},
+		Assigned: func(consume.Partition) { a.metrics.Assigned(role) },
 	}
 }
 

@@ -86,7 +86,7 @@ func (a *App) watchDrift(ctx context.Context) error {
 
 // misrouted counts a record that was found in another partition than its endpoint's. One
 // that was forwarded before shows that two processes do not agree on the count of
-// partitions: the topics are looked at at once.
+// partitions, and the topics are looked at without waiting for the next time.
 func (a *App) misrouted(again bool) {
 	a.metrics.Misrouted()
 	if !again {

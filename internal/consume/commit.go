@@ -231,15 +231,9 @@ func (o *ownership) answered(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCom
 			}
 			if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
 				failed = fmt.Errorf("%s/%d: %w", p.Topic, p.Partition, err)
-				if h := o.cfg.Hooks.CommitErr; h != nil {
-					h(p, err)
-				}
 				continue
 			}
 			chosen[p].led.acknowledged(chosen[p], s)
-			if h := o.cfg.Hooks.Committed; h != nil {
-				h(p, s.offset)
-			}
 		}
 	}
 	return failed

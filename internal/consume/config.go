@@ -79,17 +79,11 @@ type Config struct {
 	// where it has made no Intake until then.
 	Start func(*Assignment) Intake
 
-	Logger *slog.Logger // default slog.Default()
-	Hooks  Hooks
-}
+	// Assigned hears of each assignment as soon as it is known where it begins. Default
+	// nobody. It must not block.
+	Assigned func(Partition)
 
-// Hooks are called where they are set, at once and under no lock. They must not block.
-type Hooks struct {
-	Assigned  func(p Partition, base int64)
-	Ended     func(p Partition, lost bool, open int) // open: records that this process still works on
-	Committed func(p Partition, offset int64)        // acknowledged
-	CommitErr func(p Partition, err error)
-	Settled   func(p Partition, records int) // read, and known to be done: not handed over
+	Logger *slog.Logger // default slog.Default()
 }
 
 func (c Config) withDefaults() Config {

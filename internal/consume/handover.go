@@ -84,11 +84,7 @@ func (o *ownership) accept(p Partition, topicID [16]byte, polled []*kgo.Record) 
 		recs[i] = kafka.FromKgo(r, a.topicID)
 	}
 	control := func(i int) bool { return polled[i].Attrs.IsControl() }
-	settled, full := a.led.receive(a, recs, control, &o.limits)
-	if h := o.cfg.Hooks.Settled; h != nil && settled > 0 {
-		h(p, settled)
-	}
-	if full {
+	if a.led.receive(a, recs, control, &o.limits) {
 		o.reconcile()
 	}
 	return false

@@ -111,8 +111,7 @@ func (l *lease) frozenSince(start time.Time) bool {
 	return looked != 0 && time.Since(l.born)-time.Duration(looked) > frozenTick+frozenLate
 }
 
-// watchPauses runs the pause detector until ctx ends. Both clocks are compared: the
-// monotonic one stops while a virtual machine is suspended, the wall clock does not.
+// watchPauses runs the pause detector until ctx ends.
 func (l *lease) watchPauses(ctx context.Context) {
 	tick := time.NewTicker(frozenTick)
 	defer tick.Stop()
@@ -126,13 +125,27 @@ func (l *lease) watchPauses(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := time.Now()
-		late := max(now.Sub(last), now.Round(0).Sub(last.Round(0))) - frozenTick
-		if late > frozenLate {
-			l.thawed.Store(int64(now.Sub(l.born)))
-			l.log.Warn("the process was frozen; attempts that overlap the pause do not count", "late", late)
-		}
+		l.passed(now.Sub(last), now.Round(0).Sub(last.Round(0)))
 		last = now
 		l.looked.Store(int64(now.Sub(l.born)))
+	}
+}
+
+// passed notes what went by between two looks of the pause detector, by both clocks: the
+// monotonic one stops while a virtual machine is suspended, the wall clock does not. The
+// lease is told by the monotonic one, so it has aged by what that has missed.
+func (l *lease) passed(monotonic, wall time.Duration) {
+	late := max(monotonic, wall) - frozenTick
+	if late <= frozenLate {
+		return
+	}
+	l.thawed.Store(int64(time.Since(l.born)))
+	l.log.Warn("the process was frozen; attempts that overlap the pause do not count", "late", late)
+	missed := int64(wall - monotonic)
+	for at := l.renewed.Load(); missed > int64(frozenLate) && at != 0; at = l.renewed.Load() {
+		if l.renewed.CompareAndSwap(at, at-missed) {
+			return
+		}
 	}
 }
 

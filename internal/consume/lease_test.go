@@ -83,6 +83,35 @@ func TestTheFirstHeartbeatAfterTheLeaseRanOutRenewsNothing(t *testing.T) {
 	}
 }
 
+// A suspended machine's monotonic clock stands still: without the wall clock the lease of
+// an hour ago would be a fresh one, and requests would begin that are another owner's.
+func TestTheLeaseAgesWhileTheMachineIsSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLease(45*time.Second, slog.New(slog.DiscardHandler))
+		heartbeat := func() { l.OnBrokerE2E(kgo.BrokerMetadata{}, keyHeartbeat, kgo.BrokerE2E{}) }
+		l.passed(frozenTick, time.Hour) // before it joins there is nothing to age
+		time.Sleep(time.Minute)
+		heartbeat()
+		l.passed(frozenTick, frozenTick-10*time.Second) // the wall clock was set back
+		l.passed(frozenTick, 10*time.Second)            // suspended for a moment
+		if !l.fresh() {
+			t.Error("ten seconds of 30 have passed")
+		}
+		l.passed(frozenTick, time.Hour)
+		if l.fresh() {
+			t.Error("it is an hour old")
+		}
+		heartbeat()
+		if l.fresh() {
+			t.Error("fresh by an answer that may say anything")
+		}
+		heartbeat()
+		if !l.fresh() {
+			t.Error("not fresh after the second heartbeat")
+		}
+	})
+}
+
 func TestPauseDetectorSeesALateTickerAndABigJump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLease(45*time.Second, slog.New(slog.DiscardHandler))

@@ -34,14 +34,14 @@ func (l *ledger) position(a *Assignment, topicID [16]byte, base, committed int64
 	a.tracker = offsets.NewTracker(base)
 }
 
-// receive takes polled records, in offset order. It returns how many are known to be
-// done, and whether fetching should pause. The records belong to the assignment:
-// ownership.accept has checked that, but it may have ended since.
-func (l *ledger) receive(a *Assignment, recs []schemas.Record, control func(i int) bool, limits *limits) (settled int, full bool) {
+// receive takes polled records, in offset order, and reports whether fetching should
+// pause. The records belong to the assignment: ownership.accept has checked that, but it
+// may have ended since. Those that are known to be done are not queued.
+func (l *ledger) receive(a *Assignment, recs []schemas.Record, control func(i int) bool, limits *limits) (full bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.closing {
-		return 0, false
+		return false
 	}
 	fresh := recs[:0]
 	for i := range recs {
@@ -51,11 +51,8 @@ func (l *ledger) receive(a *Assignment, recs []schemas.Record, control func(i in
 		}
 		a.noteAge(rec.Offset, rec.Timestamp)
 		switch {
-		case control(i):
+		case control(i), l.facts.settled.Has(rec.Offset):
 			a.tracker.Done(rec.Offset)
-		case l.facts.settled.Has(rec.Offset):
-			a.tracker.Done(rec.Offset)
-			settled++
 		case l.goesOn(rec.Offset):
 			if a.adopted == nil {
 				a.adopted = make(map[int64]schemas.Record)
@@ -72,7 +69,7 @@ func (l *ledger) receive(a *Assignment, recs []schemas.Record, control func(i in
 	if !a.behind && (a.queued >= limits.queueBytes || a.tracker.Unsettled() >= limits.unsettled) {
 		a.behind = true
 	}
-	return settled, a.behind
+	return a.behind
 }
 
 // reads returns the offset that is read next.

@@ -445,6 +445,25 @@ func TestACutLogStopsThePartition(t *testing.T) {
 	w.check()
 }
 
+// A cut that kgo does not see, because what was read had no leader epoch: the log ends
+// below the offset that is asked for. To begin again at its start would take all that is
+// written up to there for records that were read.
+func TestALogThatEndsBelowWhatWasReadStopsThePartition(t *testing.T) {
+	w := newWorld(t, 1)
+	w.produce(0, 10)
+	m := w.join(nil) // earliest
+	a := m.await(10)[0].a
+	a.led.mu.Lock()
+	a.tracker.Received(12)
+	a.led.mu.Unlock()
+	m.loop.handle(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: testTopic, Partitions: []kgo.FetchPartition{
+		{Partition: 0, Err: kerr.OffsetOutOfRange},
+	}}}}})
+	awaitFault(t, m, whyTruncated, 3)
+	m.leave()
+	w.check()
+}
+
 // A shutdown while nothing answers ends by itself, within its waits.
 func TestAShutdownWithoutABrokerEnds(t *testing.T) {
 	w := newWorld(t, 1)

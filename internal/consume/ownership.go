@@ -218,9 +218,6 @@ func (o *ownership) end(as []*Assignment, lost bool) {
 			continue // a revoke during a shutdown has done it
 		}
 		o.log.Info("partition let go", "topic", a.part.Topic, "partition", a.part.Partition, "lost", lost, "open", open)
-		if h := o.cfg.Hooks.Ended; h != nil {
-			h(a.part, lost, open)
-		}
 	}
 }
 

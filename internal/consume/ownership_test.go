@@ -186,7 +186,7 @@ func TestWhatIsDroppedBeforeAnAssignmentIsArmedComesAgain(t *testing.T) {
 	p := Partition{testTopic, 0}
 	held := make(chan struct{}, 1)
 	m := w.join(func(c *Config, m *member) {
-		c.Hooks.Assigned = func(Partition, int64) {
+		c.Assigned = func(Partition) {
 			own := m.loop.own
 			own.mu.Lock()
 			defer own.mu.Unlock()

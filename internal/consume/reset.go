@@ -72,6 +72,16 @@ func decide(commit int64, log logState, again, seen bool, initial InitialOffset)
 	return commit, "", 0
 }
 
+// decideOn is decide for a partition that is being read, at next. Where the log ends
+// below that it was cut: offsets were given out a second time, to other records, which
+// would count as read already. Only a restart knows them apart.
+func decideOn(next int64, log logState, initial InitialOffset) (at int64, why string, records int64) {
+	if next > log.end {
+		return 0, whyTruncated, next - log.end
+	}
+	return decide(next, log, false, false, initial)
+}
+
 // fetchedCommit is what the group coordinator answered for a partition.
 type fetchedCommit struct {
 	offset   int64
@@ -192,8 +202,8 @@ func (o *ownership) position(ctx context.Context, p Partition, commit fetchedCom
 		return 0, false
 	}
 	l.Info("partition assigned", "offset", at, "settled_above", len(settled))
-	if h := o.cfg.Hooks.Assigned; h != nil {
-		h(p, at)
+	if o.cfg.Assigned != nil {
+		o.cfg.Assigned(p)
 	}
 	return at, true
 }
@@ -307,7 +317,7 @@ func (o *ownership) outOfRange(p Partition) {
 			return // it ends
 		}
 		l := o.log.With("topic", p.Topic, "partition", p.Partition)
-		at, why, records := decide(a.led.reads(a), logs[p], false, false, o.cfg.InitialOffset)
+		at, why, records := decideOn(a.led.reads(a), logs[p], o.cfg.InitialOffset)
 		if why != "" {
 			fault := &PositionError{Partition: p, Why: why, Records: records, Age: o.oldest(a.ctx, p)}
 			o.setFault(p, fault)
@@ -324,8 +334,7 @@ func (o *ownership) outOfRange(p Partition) {
 }
 
 // truncated is called when the log was cut below what we read (an unclean election):
-// kgo goes back to where it was cut, and offsets are given out a second time, to other
-// records. Those would count as read already, so the partition stops until a restart.
+// kgo goes back to where it was cut. The partition stops until a restart; see decideOn.
 func (o *ownership) truncated(p Partition, lost *kgo.ErrDataLoss) {
 	if a, _ := o.block(p); a == nil {
 		return
