@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
 
 // Config bounds a Dispatcher. The zero value of a field means its default.
 type Config struct {
@@ -48,7 +52,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.DuplicateEntries, 1_000_000)
 	setDefault(&c.DuplicateAge, 15*time.Minute)
 	setDefault(&c.UnknownFor, 10*time.Minute)
-	setDefault(&c.MaxAge, 96*time.Hour)
+	setDefault(&c.MaxAge, schemas.DefaultMaxAge)
 	setDefault(&c.IdleLanes, 32_768)
 	setDefault(&c.TenantShare, 1)
 	setDefault(&c.UserAgent, "Milena")

@@ -38,9 +38,6 @@ const DefaultEndpointMaxInFlight = 10
 // DefaultTimeout is the total deadline of an attempt for an endpoint that says none.
 const DefaultTimeout = 15 * time.Second
 
-// MaxTimeout is the longest total deadline that may be registered.
-const MaxTimeout = 60 * time.Second
-
 // hide takes the endpoint's secrets out of what its receiver answered: there are
 // error pages that show the request with its headers, or the receiver's settings.
 func (e *Endpoint) hide(answer string) string {

@@ -66,9 +66,6 @@ func judgeStatus(final func(int) bool, status int) verdict {
 	}
 }
 
-// MaxRetryAfter is the longest Retry-After that counts for a delivery.
-const MaxRetryAfter = 24 * time.Hour
-
 // parseRetryAfter reads the first Retry-After header (RFC 9110, section 10.2.3):
 // delay-seconds or an HTTP date. Anything else, and a date that has passed, is 0.
 func parseRetryAfter(h http.Header, now time.Time) time.Duration {
@@ -82,11 +79,11 @@ func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 		if err != nil {
 			return 0
 		}
-		return time.Duration(min(s, uint64(MaxRetryAfter/time.Second))) * time.Second
+		return time.Duration(min(s, uint64(schemas.MaxRetryAfter/time.Second))) * time.Second
 	}
 	at, err := http.ParseTime(v)
 	if err != nil || !at.After(now) {
 		return 0
 	}
-	return min(at.Sub(now), MaxRetryAfter)
+	return min(at.Sub(now), schemas.MaxRetryAfter)
 }

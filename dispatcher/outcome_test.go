@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/milena-project/milena/schemas"
 )
 
 // Whatever a receiver sends, a wait is never negative, never longer than the bound, and
@@ -19,7 +21,7 @@ func FuzzParseRetryAfter(f *testing.F) {
 	digits := regexp.MustCompile(`^[0-9]+$`)
 	f.Fuzz(func(t *testing.T, first, second string) {
 		got := parseRetryAfter(http.Header{"Retry-After": {first, second}}, now)
-		if got < 0 || got > MaxRetryAfter {
+		if got < 0 || got > schemas.MaxRetryAfter {
 			t.Fatalf("%q: %s", first, got)
 		}
 		if alone := parseRetryAfter(http.Header{"Retry-After": {first}}, now); alone != got {
@@ -28,7 +30,7 @@ func FuzzParseRetryAfter(f *testing.F) {
 		_, notDate := http.ParseTime(first)
 		switch {
 		case digits.MatchString(first):
-			if s, err := strconv.ParseInt(first, 10, 64); err == nil && got != min(time.Duration(min(s, 1<<32))*time.Second, MaxRetryAfter) {
+			if s, err := strconv.ParseInt(first, 10, 64); err == nil && got != min(time.Duration(min(s, 1<<32))*time.Second, schemas.MaxRetryAfter) {
 				t.Fatalf("%q: %s", first, got)
 			}
 		case notDate != nil && got != 0:

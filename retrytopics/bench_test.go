@@ -55,7 +55,7 @@ func makeTopics(b *testing.B, brokers []string, topics []testkit.Topic) {
 
 func newStage(b *testing.B) *stage {
 	topics := []testkit.Topic{{Name: names.Deliveries(), Partitions: benchPartitions}}
-	for _, tier := range DefaultTiers() {
+	for _, tier := range Tiers(schemas.DefaultTiers()) {
 		topics = append(topics, testkit.Topic{Name: names.Retry(tier), Partitions: benchTierPartitions})
 	}
 	var brokers []string

@@ -41,7 +41,7 @@ func newVirtual(t *testing.T, policy Policy) *virtual {
 	var network kfake.VirtualNetwork
 	v := &virtual{t: t}
 	topics := []testkit.Topic{{Name: names.Deliveries(), Partitions: 4}}
-	for _, tier := range DefaultTiers() {
+	for _, tier := range Tiers(schemas.DefaultTiers()) {
 		topics = append(topics, testkit.Topic{Name: names.Retry(tier), Partitions: toyPartitions})
 	}
 	v.fake = testkit.NewFake(t, testkit.WithKfake(kfake.ListenFn(network.Listen), kfake.Ports(19092)), testkit.WithTopics(topics...))

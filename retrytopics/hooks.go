@@ -41,11 +41,6 @@ type HookSkew interface {
 	OnSkew(ahead time.Duration)
 }
 
-// HookClockJump is told when the wall clock moved against the monotonic one.
-type HookClockJump interface {
-	OnClockJump(by time.Duration)
-}
-
 // hooksOf picks the hooks of one kind, once, so that the hot path asserts nothing.
 func hooksOf[H any](hooks []Hook) []H {
 	var out []H

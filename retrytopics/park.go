@@ -32,7 +32,7 @@ type ParkerConfig struct {
 	Writer     Writer
 	DeadLetter DeadLetter
 	Names      schemas.Names    // default prefix: schemas.DefaultPrefix
-	Tiers      Tiers            // default: DefaultTiers
+	Tiers      Tiers            // default: schemas.DefaultTiers
 	Partitions int32            // of each tier; default: DefaultTierPartitions
 	Hooks      []Hook           // those that are a HookParked are called
 	Now        func() time.Time // the wall clock; default: time.Now
@@ -44,7 +44,7 @@ func (c ParkerConfig) WithDefaults() ParkerConfig {
 		c.Names.Prefix = schemas.DefaultPrefix
 	}
 	if c.Tiers == nil {
-		c.Tiers = DefaultTiers()
+		c.Tiers = schemas.DefaultTiers()
 	}
 	if c.Partitions <= 0 {
 		c.Partitions = DefaultTierPartitions

@@ -21,9 +21,6 @@ func (r *Releaser) tellReleased(notBefore time.Time) {
 // onJump looks at memory again, because the watch of the clocks has seen a jump.
 func (r *Releaser) onJump(by time.Duration) {
 	r.cfg.Logger.Warn("the wall clock jumped against the monotonic clock; due times follow the wall clock", "by", by)
-	for _, h := range hooksOf[HookClockJump](r.cfg.Hooks) {
-		h.OnClockJump(by)
-	}
 	r.near.poke()
 }
 

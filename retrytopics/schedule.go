@@ -10,17 +10,13 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// DefaultMaxAge is how long after its milena-enqueued time a delivery may still be tried.
-const DefaultMaxAge = 96 * time.Hour
-
 // Limits of a policy that an endpoint brings along. Every wait is made of tier
 // hops and every hop is a fresh record, so retention limits none of them; the
 // limits only catch slips such as 240h for 240s.
 const (
-	LongestMaxAge     = 30 * 24 * time.Hour
-	LongestStep       = 7 * 24 * time.Hour
-	MostSteps         = 100
-	LongestRetryAfter = 24 * time.Hour // a later Retry-After counts as this much
+	LongestMaxAge = 30 * 24 * time.Hour
+	LongestStep   = 7 * 24 * time.Hour
+	MostSteps     = 50
 )
 
 // Preset is a retry policy with a name, as data.
@@ -137,7 +133,7 @@ func Compile(r schemas.Retry) (Policy, error) {
 	if r.FinalStatuses != nil {
 		finals = r.FinalStatuses
 	}
-	p := Policy{maxAge: DefaultMaxAge}
+	p := Policy{maxAge: schemas.DefaultMaxAge}
 	if r.MaxAge != 0 {
 		p.maxAge = time.Duration(r.MaxAge)
 	}
@@ -270,7 +266,7 @@ func (p Policy) Next(key JitterKey, now, enqueued time.Time, retryAfter time.Dur
 		return time.Time{}, Exhausted
 	}
 	wait := p.steps[i].delay + p.steps[i].jitter(key)
-	wait = max(wait, min(retryAfter, LongestRetryAfter))
+	wait = max(wait, min(retryAfter, schemas.MaxRetryAfter))
 	due = ceilMilli(now.Add(wait))
 	if !enqueued.IsZero() && due.After(enqueued.Add(p.maxAge)) {
 		return time.Time{}, Expired

@@ -33,7 +33,7 @@ func TestStandardMakesNineAttemptsOverThreeDays(t *testing.T) {
 	if want := 68*time.Hour + 36*time.Minute; shortest != want {
 		t.Errorf("shortest span %v, want %v", shortest, want)
 	}
-	if longest <= shortest || longest > shortest*11/10 || longest > DefaultMaxAge {
+	if longest <= shortest || longest > shortest*11/10 || longest > schemas.DefaultMaxAge {
 		t.Errorf("longest span %v of %v: want at most 10 %% more, and less than the max age", longest, shortest)
 	}
 	for attempt := 1; attempt <= 8; attempt++ {
@@ -65,8 +65,8 @@ func TestPresetsAreTheDocumentedOnes(t *testing.T) {
 		}
 		delete(want, preset.Name)
 		p := compile(t, schemas.Retry{Preset: preset.Name})
-		if p.Attempts() != w.attempts || p.MaxAge() != DefaultMaxAge {
-			t.Errorf("%s: %d attempts in %v, want %d in %v", preset.Name, p.Attempts(), p.MaxAge(), w.attempts, DefaultMaxAge)
+		if p.Attempts() != w.attempts || p.MaxAge() != schemas.DefaultMaxAge {
+			t.Errorf("%s: %d attempts in %v, want %d in %v", preset.Name, p.Attempts(), p.MaxAge(), w.attempts, schemas.DefaultMaxAge)
 		}
 		for _, code := range w.final {
 			if !p.FinalStatus(code) {
@@ -117,7 +117,7 @@ func TestCompileRefusesWithTheFieldAndWhatWouldBeRight(t *testing.T) {
 		{schemas.Retry{MaxAge: schemas.Duration(1000 * time.Hour)}, "retry.max_age"},
 		{schemas.Retry{Schedule: []schemas.Duration{-1}}, "retry.schedule"},
 		{schemas.Retry{Schedule: []schemas.Duration{schemas.Duration(1000 * time.Hour)}}, "retry.schedule"},
-		{schemas.Retry{Schedule: make([]schemas.Duration, 101)}, "at most 100"},
+		{schemas.Retry{Schedule: make([]schemas.Duration, MostSteps+1)}, "at most 50"},
 		{schemas.Retry{FinalStatuses: []string{"2xx"}}, "3xx, 4xx, 5xx"},
 		{schemas.Retry{FinalStatuses: []string{"200"}}, "from 300 to 599"},
 		{schemas.Retry{FinalStatuses: []string{"4x4"}}, "4x4"},
@@ -243,7 +243,7 @@ func TestPropertyNextIsBoundedNeverEarlyAndDeterministic(t *testing.T) {
 		}
 		switch verdict {
 		case Retry:
-			if due.Before(now.Add(s.delay)) || due.Before(now.Add(min(after, LongestRetryAfter))) {
+			if due.Before(now.Add(s.delay)) || due.Before(now.Add(min(after, schemas.MaxRetryAfter))) {
 				t.Fatalf("due %v after now: before the schedule", due.Sub(now))
 			}
 			if latest := now.Add(max(s.delay+spread, after)); due.After(latest.Add(time.Millisecond)) {

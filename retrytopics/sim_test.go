@@ -98,7 +98,7 @@ func (r *receiver) left(total int) int {
 func TestTheWholeDefaultScheduleInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newToy(t, 1)
-		tiers := DefaultTiers()
+		tiers := Tiers(schemas.DefaultTiers())
 		k.create(tiers, toyPartitions)
 		policy := compile(t, schemas.Retry{})
 		recv := newReceiver(t, k, policy, tiers)
@@ -187,8 +187,8 @@ func trouble(t *testing.T, seed uint64) {
 		schedule = append(schedule, schemas.Duration(rng.Int64N(int64(longest))))
 	}
 	policy := compile(t, schemas.Retry{Schedule: schedule, MaxAge: schemas.Duration(LongestMaxAge)})
-	k.create(DefaultTiers(), toyPartitions)
-	recv := newReceiver(t, k, policy, DefaultTiers())
+	k.create(Tiers(schemas.DefaultTiers()), toyPartitions)
+	recv := newReceiver(t, k, policy, Tiers(schemas.DefaultTiers()))
 	jumps := seed%2 == 0
 	if jumps {
 		recv.allowed = time.Hour

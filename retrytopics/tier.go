@@ -19,11 +19,8 @@ const Near = 10 * time.Second
 // they are a timing wheel: any wait is a walk over ever smaller tiers.
 type Tiers []time.Duration
 
-var defaultTiers = Tiers{0, 10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute,
-	2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour}
-
-// DefaultTiers is 0s, 10s, 1m, 5m, 30m, 2h, 6h, 12h, 24h.
-func DefaultTiers() Tiers { return slices.Clone(defaultTiers) }
+// defaultTiers are what the grids of jitter are made for.
+var defaultTiers = Tiers(schemas.DefaultTiers())
 
 // NewTiers sorts and checks a configured set. 0s must be in it, because a delivery
 // that is due within ten seconds has to go somewhere, and a tier of at most ten

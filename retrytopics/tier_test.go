@@ -12,7 +12,7 @@ import (
 )
 
 func TestChooseIsTheLargestTierThatIsNotLonger(t *testing.T) {
-	tiers := DefaultTiers()
+	tiers := Tiers(schemas.DefaultTiers())
 	for _, c := range []struct{ remaining, want time.Duration }{
 		{-time.Hour, 0}, {0, 0}, {9 * time.Second, 0}, {10 * time.Second, 10 * time.Second},
 		{59 * time.Second, 10 * time.Second}, {time.Minute, time.Minute}, {29 * time.Minute, 5 * time.Minute},
@@ -37,14 +37,14 @@ func TestNewTiersRefusesSetsThatCannotWait(t *testing.T) {
 	if want := (Tiers{0, 10 * time.Second, time.Minute}); err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
-	if _, err := NewTiers(DefaultTiers()...); err != nil {
+	if _, err := NewTiers(Tiers(schemas.DefaultTiers())...); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestTierTopicsAreReadBackWhateverIsConfigured(t *testing.T) {
 	names := schemas.Names{Prefix: schemas.DefaultPrefix}
-	for _, d := range append(DefaultTiers(), 3*time.Second, 90*time.Minute, 61*time.Second, 7*24*time.Hour) {
+	for _, d := range append(Tiers(schemas.DefaultTiers()), 3*time.Second, 90*time.Minute, 61*time.Second, 7*24*time.Hour) {
 		if got, ok := ParseTier(names, names.Retry(d)); !ok || got != d {
 			t.Errorf("%s: %v, %v, want %v", names.Retry(d), got, ok, d)
 		}
@@ -70,7 +70,7 @@ func walk(tiers Tiers, wait time.Duration, lag func() time.Duration) (writes int
 
 func TestCostOfTheScheduleInTierWrites(t *testing.T) {
 	p := compile(t, schemas.Retry{})
-	tiers := DefaultTiers()
+	tiers := Tiers(schemas.DefaultTiers())
 	const n = 5000
 	// 100 ms a hop: the wait of a fetch, half of the longest.
 	lag := func() time.Duration { return 100 * time.Millisecond }

@@ -117,7 +117,7 @@ func New(cfg config.Config, opts Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.follower = registry.NewFollower(a.kafka, ring, registry.FollowerOptions{DeletedFor: cfg.Retry.MaxAge + 7*24*time.Hour})
+	a.follower = registry.NewFollower(a.kafka, ring, registry.FollowerOptions{DeletedFor: cfg.Retry.MaxAge + schemas.KeptBeyondMaxAge})
 	if a.writer, err = kafka.NewWriter(a.kafka); err != nil {
 		return nil, err
 	}

@@ -6,12 +6,15 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
+
+	"github.com/milena-project/milena/schemas"
 )
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
@@ -278,6 +281,16 @@ func TestPrintedValuesLoadToTheSameConfiguration(t *testing.T) {
 		if v.Value != l.Values()[i].Value {
 			t.Errorf("%s: %q became %q", v.Key, l.Values()[i].Value, v.Value)
 		}
+	}
+}
+
+func TestDefaultsAreThoseThatEveryPackageMeans(t *testing.T) {
+	l, err := load(t, "kafka.brokers: [a:1]\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Retry.MaxAge != schemas.DefaultMaxAge || !slices.Equal(l.Retry.Tiers, schemas.DefaultTiers()) {
+		t.Errorf("max age %s and tiers %v, want %s and %v", l.Retry.MaxAge, l.Retry.Tiers, schemas.DefaultMaxAge, schemas.DefaultTiers())
 	}
 }
 

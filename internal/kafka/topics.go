@@ -11,10 +11,6 @@ import (
 
 const day = 24 * time.Hour
 
-// DefaultTiers are the delays of the retry topics.
-var DefaultTiers = []time.Duration{0, 10 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute,
-	2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour}
-
 // TopicsConfig says what Milena's topics shall look like. Zero values mean the
 // default named there.
 type TopicsConfig struct {
@@ -23,7 +19,7 @@ type TopicsConfig struct {
 	RetryPartitions int32           // of each tier; default 3
 	Replication     int16           // 0 or -1: the broker's default
 	MinInsync       int             // min.insync.replicas; 0: the broker's default
-	Tiers           []time.Duration // default DefaultTiers
+	Tiers           []time.Duration // default schemas.DefaultTiers
 	MaxAge          time.Duration   // the longest max_age of a delivery; default 96h
 	Sizes           Sizes           // default DefaultSizes
 	Sources         []string        // topics of others that the router reads; they are checked, never made or changed
@@ -47,10 +43,10 @@ func (c TopicsConfig) WithDefaults() TopicsConfig {
 		c.Replication = -1
 	}
 	if len(c.Tiers) == 0 {
-		c.Tiers = DefaultTiers
+		c.Tiers = schemas.DefaultTiers()
 	}
 	if c.MaxAge <= 0 {
-		c.MaxAge = 96 * time.Hour
+		c.MaxAge = schemas.DefaultMaxAge
 	}
 	if c.Sizes == (Sizes{}) {
 		c.Sizes = DefaultSizes
@@ -102,7 +98,7 @@ type TopicSpec struct {
 // section 2).
 func DesiredTopics(c TopicsConfig) []TopicSpec {
 	c = c.WithDefaults()
-	n, floor := c.Names, c.MaxAge+7*day
+	n, floor := c.Names, c.MaxAge+schemas.KeptBeyondMaxAge
 	const lost = "a delivery that is still waiting would be deleted"
 	specs := []TopicSpec{
 		c.topic(n.Deliveries(), "work to do now", CountSame, c.work(floor, lost, c.Sizes.Deliveries())...),
@@ -131,7 +127,7 @@ func DesiredTopics(c TopicsConfig) []TopicSpec {
 func (c TopicsConfig) Tier(name string) TopicSpec {
 	c = c.WithDefaults()
 	return c.topic(name, "failed attempts waiting for their time", CountAny,
-		c.work(c.MaxAge+7*day, "a retry that is still waiting would be deleted", c.Sizes.Ours())...)
+		c.work(c.MaxAge+schemas.KeptBeyondMaxAge, "a retry that is still waiting would be deleted", c.Sizes.Ours())...)
 }
 
 func (c TopicsConfig) topic(name, purpose string, count Count, settings ...Setting) TopicSpec {

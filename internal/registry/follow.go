@@ -11,11 +11,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
 )
 
-// DeletedFor is how long a deleted endpoint stays known by default: the default max
-// age of a delivery (96 h) and seven days, the retention of what may still wait for it.
-const DeletedFor = (96 + 7*24) * time.Hour
+// DeletedFor is how long a deleted endpoint stays known by default: as long as what may
+// still wait for it is kept.
+const DeletedFor = schemas.DefaultMaxAge + schemas.KeptBeyondMaxAge
 
 // FollowerOptions are the optional settings of a Follower.
 type FollowerOptions struct {

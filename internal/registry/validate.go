@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/milena-project/milena/retrytopics"
 	"github.com/milena-project/milena/schemas"
 	"github.com/milena-project/milena/signer"
 )
@@ -33,8 +34,6 @@ const (
 	maxInFlight   = 1000
 	maxRate       = 1e6
 	maxTimeout    = 60 * time.Second
-	maxSchedule   = 50
-	defaultMaxAge = 96 * time.Hour
 )
 
 var (
@@ -183,18 +182,18 @@ func checkLimits(ep *Endpoint) error {
 
 func (a *Admin) checkRetry(ep *Endpoint) error {
 	r := ep.Retry
-	if !slices.Contains([]string{"", "standard", "proofledger", "fast", "none"}, r.Preset) {
+	if !slices.ContainsFunc(retrytopics.Presets(), func(p retrytopics.Preset) bool { return r.Preset == "" || r.Preset == p.Name }) {
 		return &ValidationError{"retry.preset", r.Preset, "use standard, proofledger, fast or none"}
 	}
-	age, longest := time.Duration(r.MaxAge), cmp.Or(a.opts.MaxAge, defaultMaxAge)
+	age, longest := time.Duration(r.MaxAge), cmp.Or(a.opts.MaxAge, schemas.DefaultMaxAge)
 	if age < 0 || age > longest {
 		return &ValidationError{"retry.max_age", age.String(), fmt.Sprintf("use more than 0 and at most %s, which the retention of the topics is made for (setting retry.max_age)", longest)}
 	}
 	if age == 0 {
 		age = longest
 	}
-	if n := len(r.Schedule); n > maxSchedule {
-		return &ValidationError{"retry.schedule", fmt.Sprint(n), fmt.Sprintf("give at most %d delays", maxSchedule)}
+	if n := len(r.Schedule); n > retrytopics.MostSteps {
+		return &ValidationError{"retry.schedule", fmt.Sprint(n), fmt.Sprintf("give at most %d delays", retrytopics.MostSteps)}
 	}
 	var total, before time.Duration
 	for i, d := range r.Schedule {
@@ -214,6 +213,10 @@ func (a *Admin) checkRetry(ep *Endpoint) error {
 		if i >= maxEventTypes || !finalStatus.MatchString(s) {
 			return &ValidationError{fmt.Sprintf("retry.final_statuses[%d]", i), s, "use statuses from 300 to 599, or 3xx, 4xx, 5xx"}
 		}
+	}
+	// Its owner has the last word: what it refuses would be sent by the default policy.
+	if _, err := retrytopics.Compile(r); err != nil {
+		return &ValidationError{"retry", "", err.Error()}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/milena-project/milena/retrytopics"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -113,5 +114,21 @@ func TestTheLongestMaxAgeIsTheInstallations(t *testing.T) {
 	ep.Retry.MaxAge = schemas.Duration(201 * time.Hour)
 	if err := a.checkRetry(&ep); err == nil || !strings.Contains(err.Error(), "200h") {
 		t.Errorf("201h of 200h: %v", err)
+	}
+}
+
+// What registration lets pass and the policy does not would be sent by another policy.
+func TestWhatThePolicyRefusesIsNotRegistered(t *testing.T) {
+	a := &Admin{opts: AdminOptions{CheckURL: anyURL, MaxAge: retrytopics.LongestMaxAge}}
+	for name, r := range map[string]schemas.Retry{
+		"a max age of half a second": {MaxAge: schemas.Duration(500 * time.Millisecond), Schedule: []schemas.Duration{1}},
+		"a delay of eight days":      {Schedule: []schemas.Duration{schemas.Duration(8 * 24 * time.Hour)}},
+	} {
+		if _, err := retrytopics.Compile(r); err == nil {
+			t.Fatalf("%s: the policy takes it", name)
+		}
+		if err := a.checkRetry(&Endpoint{Retry: r}); err == nil {
+			t.Errorf("%s is registered", name)
+		}
 	}
 }
