@@ -14,20 +14,27 @@ import (
 // It ends at to, at the end of the log, or with fn's first error.
 func (r *Reader) ReadForwards(ctx context.Context, topic string, partition int32, from, to int64, chunkBytes int32, fn func([]schemas.Record) error) error {
 	ask := min(chunkBytes, firstFetch)
-	for from < to {
-		f, err := r.Fetch(ctx, topic, partition, from, ask)
-		if errors.Is(err, ErrOutOfRange) && from < f.LogStart {
-			from = f.LogStart
-			continue
-		}
-		if errors.Is(err, ErrOutOfRange) {
-			return nil // above the end
-		}
-		if err != nil {
-			return err
-		}
+	return forwards(from, to, func(at int64) (Fetched, error) {
+		f, err := r.Fetch(ctx, topic, partition, at, ask)
 		if size := sizeOf(f.Records); size > 0 {
 			ask = min(chunkBytes, max(leastFetch, int32(float64(chunkBytes)*float64(f.Bytes)/float64(size))))
+		}
+		return f, err
+	}, fn)
+}
+
+// forwards hands fn what fetch brings of [from, to), one fetch after another.
+func forwards(from, to int64, fetch func(at int64) (Fetched, error), fn func([]schemas.Record) error) error {
+	for from < to {
+		f, err := fetch(from)
+		switch {
+		case errors.Is(err, ErrOutOfRange) && from < f.LogStart:
+			from = f.LogStart
+			continue
+		case errors.Is(err, ErrOutOfRange):
+			return nil // above the end
+		case err != nil:
+			return err
 		}
 		if recs := below(f.Records, to); len(recs) > 0 {
 			if err := fn(recs); err != nil {

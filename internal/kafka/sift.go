@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -28,29 +27,9 @@ const (
 // even parsed, and parsing is what reading costs. A record that matters must be found
 // by wanted; what fn gets besides, it has to pass over.
 func (r *Reader) Sift(ctx context.Context, topic string, partition int32, from, to int64, chunkBytes int32, wanted func(batch []byte) bool, fn func([]schemas.Record) error) error {
-	for from < to {
-		f, err := r.fetchFrom(ctx, topic, partition, from, chunkBytes, fetchHow{wanted: wanted})
-		if errors.Is(err, ErrOutOfRange) && from < f.LogStart {
-			from = f.LogStart
-			continue
-		}
-		if errors.Is(err, ErrOutOfRange) {
-			return nil // above the end
-		}
-		if err != nil {
-			return err
-		}
-		if recs := below(f.Records, to); len(recs) > 0 {
-			if err := fn(recs); err != nil {
-				return err
-			}
-		}
-		if f.Next == from {
-			return nil
-		}
-		from = f.Next
-	}
-	return nil
+	return forwards(from, to, func(at int64) (Fetched, error) {
+		return r.fetchFrom(ctx, topic, partition, at, chunkBytes, fetchHow{wanted: wanted})
+	}, fn)
 }
 
 // sift leaves the wanted batches of an answer in it, and returns the offset after the
