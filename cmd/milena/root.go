@@ -69,10 +69,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 	var e *exit
 	var wrong *config.Error
 	var refused *registry.ValidationError
+	var key *registry.MissingKeyError
 	switch {
 	case errors.As(err, &e):
 		return e.code
-	case errors.As(err, &wrong), errors.As(err, &refused), !p.started:
+	case errors.As(err, &wrong), errors.As(err, &refused), errors.As(err, &key), !p.started:
 		return exitUsage
 	}
 	return exitFailed

@@ -30,8 +30,9 @@ type AdminOptions struct {
 
 // Admin changes endpoints, each change by a compare-and-swap (Table.Swap, whose
 // errors it returns) together with its audit record. Other errors are
-// *ValidationError, ErrNotFound, ErrExists and *ConflictError. Methods are safe for
-// concurrent use, also from many processes.
+// *ValidationError, ErrNotFound, ErrExists, *ConflictError and *MissingKeyError (the
+// ring is not the installation's, so what it seals could not be opened). Methods are
+// safe for concurrent use, also from many processes.
 type Admin struct {
 	table *Table
 	audit string
@@ -139,6 +140,9 @@ func (a *Admin) apply(ctx context.Context, id string, c change) (*Endpoint, erro
 		}
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		if err := c.edit(after, now); err != nil {
+			return nil, err
+		}
+		if err := a.checkRing(rows, before, after); err != nil {
 			return nil, err
 		}
 		after.Version = before.Version + 1

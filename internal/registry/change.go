@@ -43,6 +43,9 @@ func (a *Admin) Create(ctx context.Context, by Actor, ep Endpoint, secrets ...st
 		if err := a.checkTenant(rows, ep.Tenant); err != nil {
 			return nil, err
 		}
+		if err := a.checkRing(rows, nil, &ep); err != nil {
+			return nil, err
+		}
 		return a.records(change{by: by, action: ActionCreate}, now, nil, &ep)
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ var (
 	ErrTimeout    = errors.New("gave up waiting for Kafka") // what was written is told by *UnknownOutcomeError
 	ErrClosed     = errors.New("registry: closed")
 	ErrNotReached = errors.New("registry: the topic has not been read yet")
-	ErrSealed     = errors.New("sealed text is damaged or belongs to another endpoint")
+	ErrSealed     = errors.New("sealed text is damaged, belongs to another endpoint, or was sealed with another key of that id")
 )
 
 // ValidationError is a refused field: which one, what it held and what would be right.
@@ -60,10 +60,10 @@ type MissingKeyError struct {
 }
 
 func (e *MissingKeyError) Error() string {
-	what := "is not in the key ring"
 	if e.Wrong {
-		what = "in the key ring is not the key that sealed it"
+		return fmt.Sprintf("the secrets of endpoint %s are sealed with key %q, and the key %q of the key ring is another one; give the key ring that sealed them",
+			e.EndpointID, e.KeyID, e.KeyID)
 	}
-	return fmt.Sprintf("the secrets of endpoint %s are sealed with key %q, which %s; add the key (entries id:base64)",
-		e.EndpointID, e.KeyID, what)
+	return fmt.Sprintf("the secrets of endpoint %s are sealed with key %q, which is not in the key ring; add the key (entries id:base64)",
+		e.EndpointID, e.KeyID)
 }
