@@ -3,6 +3,7 @@ package dlq
 import (
 	"context"
 	"fmt"
+	"os"
 )
 
 // discard writes tombstones. The export of all that goes is on disk before the first.
@@ -33,12 +34,9 @@ func (r *runner) exportFirst(ctx context.Context) error {
 		_, err := r.store.Export(ctx, r.opts.Stdout, r.plan.Selection, job.Filter)
 		return err
 	}
-	if job.resume != "" {
-		// What is left is a part of what was selected first. If that is on disk whole,
-		// it must stay as it is: some of it is nowhere else.
-		if end, err := VerifyFile(job.Export); err == nil && end.Complete {
-			return nil
-		}
+	if _, err := os.Lstat(job.Export); err == nil && job.resume != "" {
+		// Whether that file is the first runner's, and holds all that is left, is not
+		// known; it stays as it is, because some of it may be nowhere else.
 		job.Export = resumedName(job.Export)
 	}
 	return r.store.ExportFile(ctx, job.Export, r.plan.Selection, job.Filter)

@@ -81,7 +81,7 @@ func (s *Store) Select(ctx context.Context, f Filter) (*Selection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.choose(ctx, f, snap, func(*Entry) string { return "" })
+	return s.choose(ctx, f, snap, nil, func(*Entry) string { return "" })
 }
 
 // Export writes the letters of a selection, those of a partition oldest first. When

@@ -58,8 +58,13 @@ func (w *world) importFile(name string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := w.store.Execute(w.ctx(), PlanImport("anna", "", name, end), w.runs(), Options{Source: file}); err != nil {
+	var last Progress
+	opts := Options{Source: file, Progress: func(p Progress) { last = p }}
+	if _, err := w.store.Execute(w.ctx(), PlanImport("anna", "", name, end), w.runs(), opts); err != nil {
 		w.Fatal(err)
+	}
+	if last.Settled != end.Letters || last.Total != end.Letters {
+		w.Errorf("an import of %d letters ends at %+v", end.Letters, last)
 	}
 }
 
@@ -225,11 +230,41 @@ func TestADiscardThatIsKilledAndResumedKeepsItsExport(t *testing.T) {
 	if plan.Write >= 500 || plan.Write == 0 {
 		t.Fatalf("%d are left", plan.Write)
 	}
-	if _, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{}); err != nil {
+	// Somebody has put another whole export in its place meanwhile.
+	if err := os.Rename(name, name+".first"); err != nil {
 		t.Fatal(err)
 	}
-	end, err := VerifyFile(name)
-	if err != nil || end.Letters != 500 || len(w.records()) != 0 {
-		t.Errorf("%+v %v, %d left", end, err, len(w.records()))
+	if err := w.store.ExportFile(w.ctx(), name, &Selection{}, Filter{}); err != nil {
+		t.Fatal(err)
 	}
+	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
+	if err != nil || rep.Run.Counts.Written != 500 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	resumed, err := filepath.Glob(filepath.Join(filepath.Dir(name), "x.resumed-*.jsonl.gz"))
+	if err != nil || len(resumed) != 1 {
+		t.Fatalf("%v %v", resumed, err)
+	}
+	for file, letters := range map[string]int64{name + ".first": 500, name: 0, resumed[0]: plan.Write} {
+		if end := verifyFile(t, file); end.Letters != letters {
+			t.Errorf("%s holds %d letters, want %d", file, end.Letters, letters)
+		}
+	}
+	if left := len(w.records()); left != 0 {
+		t.Errorf("%d left", left)
+	}
+}
+
+func verifyFile(t *testing.T, name string) ExportEnd {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	end, err := Verify(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
@@ -128,16 +127,6 @@ func (l *exportLetter) record() schemas.Record {
 	return rec
 }
 
-// VerifyFile reads an export and says whether it is whole.
-func VerifyFile(name string) (ExportEnd, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return ExportEnd{}, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	return Verify(file)
-}
-
 // Verify reads an export to its end: ErrDamaged if it is not whole or holds what is
 // no dead letter.
 func Verify(r io.Reader) (ExportEnd, error) {
@@ -156,7 +145,8 @@ func PlanImport(who, why, name string, end ExportEnd) *Plan {
 }
 
 // imports writes the letters of an export as they were, each into the partition of
-// its endpoint. To do it again does no harm: the keys are the same.
+// its endpoint. The keys are the same, so to do it again does no harm, but to what was
+// settled meanwhile: that is open again.
 func (r *runner) imports(ctx context.Context) error {
 	n, err := r.store.reader.Partitions(ctx, r.store.topic)
 	if err != nil {
@@ -183,6 +173,7 @@ func (r *runner) imports(ctx context.Context) error {
 			switch {
 			case res.Err == nil:
 				r.written.Add(1)
+				r.settled.Add(1)
 			case errors.Is(res.Err, kafka.ErrTooLarge):
 				r.skip(SkipTooLarge)
 			}

@@ -28,8 +28,9 @@ type Job struct {
 
 	Force bool // beside a live run on the same endpoints
 
-	resume  string // id of the run that goes on
-	matched int64  // by its first runner
+	resume  string   // id of the run that goes on
+	from    Snapshot // Run.From of that run
+	matched int64    // by its first runner
 }
 
 // Plan is a job with the letters that it is about: what a preview shows and a run does.
@@ -61,7 +62,7 @@ func (s *Store) Plan(ctx context.Context, job Job) (*Plan, error) {
 	if job.Kind == schemas.RunReplay {
 		unfit = func(e *Entry) string { return unsendable(&e.Letter, job.ToEndpoint) }
 	}
-	sel, err := s.choose(ctx, job.Filter, job.Snapshot, unfit)
+	sel, err := s.choose(ctx, job.Filter, job.Snapshot, job.from, unfit)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +170,14 @@ func (p *Plan) record() (schemas.Run, error) {
 	}
 	return schemas.Run{ID: newRunID(time.Now()), Kind: j.Kind, Who: j.Who, Why: j.Why, Filter: filter,
 		Endpoints: sorted(j.Filter.endpoints()), ToEndpoint: j.ToEndpoint, Rate: j.Rate, EndpointRate: j.EndpointRate, Auto: j.Auto,
-		IncludeDisabled: j.IncludeDisabled, Canary: j.Canary, Export: j.Export, Snapshot: j.Snapshot,
+		IncludeDisabled: j.IncludeDisabled, Canary: j.Canary, Export: j.Export, Snapshot: j.Snapshot, From: p.From,
 		Counts: schemas.RunCounts{Matched: p.Total()}}, nil
+}
+
+// Resumable reports whether a run of a kind can go on after it was ended: what is left
+// of it can be told by the tombstones that it has written.
+func Resumable(kind schemas.RunKind) bool {
+	return kind == schemas.RunReplay || kind == schemas.RunDiscard
 }
 
 // ResumeJob is the job of a recorded run, to be planned again: the same filter and
@@ -178,8 +185,8 @@ func (p *Plan) record() (schemas.Run, error) {
 func ResumeJob(run schemas.Run) (Job, error) {
 	j := Job{Kind: run.Kind, Who: run.Who, Why: run.Why, Snapshot: run.Snapshot, ToEndpoint: run.ToEndpoint, Rate: run.Rate,
 		EndpointRate: run.EndpointRate, Auto: run.Auto, IncludeDisabled: run.IncludeDisabled, Canary: run.Canary, Export: run.Export,
-		resume: run.ID, matched: run.Counts.Matched}
-	if run.Kind != schemas.RunReplay && run.Kind != schemas.RunDiscard {
+		resume: run.ID, matched: run.Counts.Matched, from: run.From}
+	if !Resumable(run.Kind) {
 		return j, fmt.Errorf("run %s is a %s, which cannot be resumed; begin it again", run.ID, run.Kind)
 	}
 	if run.Snapshot == nil {

@@ -213,6 +213,9 @@ func (r *runner) settle(e *Entry, how string, weight int64) {
 	r.writer.Write(tombstone(r.store.topic, e, r.run.ID, how), func(res kafka.Written) {
 		if res.Err == nil {
 			r.settled.Add(1)
+			if how == settledDiscarded {
+				r.written.Add(1) // there is nothing else to write
+			}
 		}
 		r.room.Release(weight)
 	})

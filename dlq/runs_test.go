@@ -175,3 +175,40 @@ func TestARunThatCannotWriteIsNotClaimed(t *testing.T) {
 		t.Errorf("%+v %v", rep, err)
 	}
 }
+
+// A limit selects the newest; what is older must not move up when some of them are settled.
+func TestARunWithALimitGoesOnWithWhatItSelectedFirst(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3")
+	w.many(300, "ep_1", "ep_2", "ep_3")
+	plan := w.plan(Job{Filter: Filter{Limit: 150}})
+	offsets := map[int32]int64{} // of the next letter of a partition
+	selected := map[*letter]bool{}
+	for _, l := range w.written {
+		p := partitionOf(l.EndpointID)
+		selected[l] = slices.Contains(plan.offsets[p], offsets[p])
+		offsets[p]++
+	}
+	id, _ := w.kill(plan, 100)
+	w.age(id)
+	for _, l := range w.written[290:] {
+		w.bury(l) // by somebody else, which makes no room for others either
+	}
+	w.flush()
+	st, err := w.runs().Get(w.ctx(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := ResumeJob(st.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.execute(job, Options{})
+	lives := w.lives()
+	for i, l := range w.written {
+		replayed := lives[schemas.LetterKey(l.ID(), l.Generation+1)] > 0
+		if replayed != selected[l] && !(selected[l] && l.settled) {
+			t.Errorf("letter %d: selected %t, replayed %t", i, selected[l], replayed)
+		}
+	}
+}

@@ -19,6 +19,7 @@ type Selection struct {
 	Newest   time.Time
 	Shares   map[string]*Share // by endpoint id
 	Unfit    map[string]int64  // why, how many: selected by the filter, but not to be sent; not in Count
+	From     Snapshot          // the lowest offset selected of each partition, where the filter has a limit; else nil
 	Coverage Coverage
 
 	offsets map[int32][]int64 // ascending
@@ -49,9 +50,11 @@ type selected struct {
 	unfit func(*Entry) string
 	list  []int64
 	part  int32
+	from  int64 // the lowest offset selected
 }
 
 func (s *selected) add(e *Entry) error {
+	s.from = e.Offset // they come newest first
 	if why := s.unfit(e); why != "" {
 		s.Unfit[why]++
 		return nil
@@ -71,14 +74,19 @@ func (s *selected) add(e *Entry) error {
 	}
 	share.Count++
 	share.Reasons[e.Reason]++
-	share.part, share.first = e.Partition, e.Offset // they come newest first
+	share.part, share.first = e.Partition, e.Offset
 	s.list = append(s.list, e.Offset)
 	return nil
 }
 
 // choose reads which letters f selects below a snapshot. unfit says why one is not to
-// be taken, or nothing.
-func (s *Store) choose(ctx context.Context, f Filter, below Snapshot, unfit func(*Entry) string) (*Selection, error) {
+// be taken, or nothing. from is Selection.From of a selection that was made before: what
+// is left of it is chosen, and nothing else that the limit would have room for now.
+func (s *Store) choose(ctx context.Context, f Filter, below, from Snapshot, unfit func(*Entry) string) (*Selection, error) {
+	limited := f.Limit > 0
+	if from != nil {
+		f.Limit = 0
+	}
 	var mu sync.Mutex
 	var parts []*selected
 	cover, err := s.visit(ctx, &f, below, func(p int32) func(*Entry) error {
@@ -87,14 +95,29 @@ func (s *Store) choose(ctx context.Context, f Filter, below Snapshot, unfit func
 		mu.Lock()
 		parts = append(parts, sel)
 		mu.Unlock()
-		return sel.add
+		if from == nil {
+			return sel.add
+		}
+		first, has := from[p]
+		return func(e *Entry) error {
+			if !has || e.Offset < first {
+				return nil
+			}
+			return sel.add(e)
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	all := &Selection{Snapshot: below, Shares: map[string]*Share{}, Unfit: map[string]int64{}, Coverage: cover, offsets: map[int32][]int64{}}
+	if limited {
+		all.From = Snapshot{}
+	}
 	for _, p := range parts {
 		all.take(p)
+		if limited {
+			all.From[p.part] = p.from
+		}
 	}
 	return all, nil
 }

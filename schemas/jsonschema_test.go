@@ -186,7 +186,7 @@ func TestOtherRecordsFollowTheirSchemas(t *testing.T) {
 		Headers: []schemas.Pair{{Name: "a", Value: "b"}}, ForwardHeaders: []string{"x"}, NoCEHeaders: true, Owner: "o@example.com", Metadata: []schemas.Pair{{Name: "a", Value: "b"}},
 		Auth: &schemas.Auth{Basic: &schemas.BasicAuth{User: "u", Password: "sealed"}, Bearer: "sealed"}, Version: 3, CreatedAt: recordTime, UpdatedAt: recordTime}
 	run := schemas.Run{ID: "run-1", Kind: schemas.RunReplay, Who: "w", Why: "y", Runner: "host/1", Filter: json.RawMessage(`{"reason":["gone"]}`), Endpoints: []string{"ep_1"},
-		ToEndpoint: "ep_2", Rate: 500, Snapshot: map[int32]int64{0: 17, 3: 0}, Counts: schemas.RunCounts{Matched: 5, Written: 3, Skipped: map[string]int64{"endpoint_disabled": 2}},
+		ToEndpoint: "ep_2", Rate: 500, Snapshot: map[int32]int64{0: 17, 3: 0}, From: map[int32]int64{0: 9}, Counts: schemas.RunCounts{Matched: 5, Written: 3, Skipped: map[string]int64{"endpoint_disabled": 2}},
 		State: schemas.RunFailed, Error: "e", Started: recordTime, Updated: recordTime, Finished: recordTime}
 	for _, tc := range []struct {
 		schema string

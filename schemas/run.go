@@ -57,9 +57,12 @@ type Run struct {
 	// Snapshot is the end offset of each partition when the run was made: what
 	// lies at or behind it is not the run's.
 	Snapshot map[int32]int64 `json:"snapshot"`
-	Counts   RunCounts       `json:"counts"`
-	State    RunState        `json:"state"`
-	Error    string          `json:"error,omitempty"`
+	// From is the lowest offset of each partition that is the run's, where its filter
+	// has a limit; nil: it has none.
+	From   map[int32]int64 `json:"from,omitempty"`
+	Counts RunCounts       `json:"counts"`
+	State  RunState        `json:"state"`
+	Error  string          `json:"error,omitempty"`
 
 	Started  time.Time `json:"started"`
 	Updated  time.Time `json:"updated"`

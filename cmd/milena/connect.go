@@ -98,7 +98,7 @@ func (s *session) explain(ctx context.Context, err error) error {
 		return err
 	}
 	if s.lastDial.Load() == nil || kafka.IsDenied(err) {
-		if denied := s.denied(ctx); denied != nil {
+		if denied := s.denied(ctx, s.needs); denied != nil {
 			return denied
 		}
 	}
@@ -114,8 +114,8 @@ func (s *session) explain(ctx context.Context, err error) error {
 // askRights bounds the question what we may do, which comes after --timeout.
 const askRights = 3 * time.Second
 
-// denied names the rights that are missing; nil if none is, or nobody tells.
-func (s *session) denied(ctx context.Context) error {
+// denied names the rights of a role that are missing; nil if none is, or nobody tells.
+func (s *session) denied(ctx context.Context, role kafka.Role) error {
 	cl, err := s.kafka.NewClient()
 	if err != nil {
 		return nil //nolint:nilerr // there is another error to report
@@ -123,7 +123,7 @@ func (s *session) denied(ctx context.Context) error {
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askRights)
 	defer cancel()
-	missing, err := kafka.Denied(ctx, cl, s.TopicsConfig(), s.needs)
+	missing, err := kafka.Denied(ctx, cl, s.TopicsConfig(), role)
 	if err != nil || len(missing) == 0 {
 		return nil //nolint:nilerr // there is another error to report
 	}

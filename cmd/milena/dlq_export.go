@@ -23,6 +23,9 @@ last line with their number and a checksum. milena dlq import brings them back.`
 	cmd.Flags().StringVar(&to, "to", dlq.Stdout, "`file` to make (.gz compresses), or - for standard output")
 	cmd.Flags().BoolVar(&zip, "gzip", false, "compress standard output")
 	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
+		if zip && to != dlq.Stdout {
+			return usage("--gzip is for standard output; a file is compressed when its name ends in .gz")
+		}
 		sel, err := r.store.Select(cmd.Context(), r.filter)
 		if err != nil {
 			return err

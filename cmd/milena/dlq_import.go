@@ -17,12 +17,16 @@ func (p *program) dlqImportCommand() *cobra.Command {
 		Short: "Put exported dead letters back, byte for byte",
 		Long: `Put exported dead letters back, byte for byte. FILE is what milena dlq export or discard wrote, compressed
 or not, or - for standard input. It is read to its end and its checksum compared before anything is
-written. To import it again does no harm.`,
+written. To import it again does no harm unless letters of it were replayed or discarded in between: those
+are open again then.`,
 		Example: "  milena dlq import shop-42.jsonl.gz --because 'discarded by mistake'"}
 	cmd.Flags().StringVar(&why, "because", "", "why; kept with the run and in the audit log")
 	cmd.Flags().BoolVar(&check, "dry-run", false, "only look whether the file is whole")
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
+		if err := r.mayRun(); err != nil && !check {
+			return err
+		}
 		file, done, err := p.seekable(args[0])
 		if err != nil {
 			return usage("%w", err)

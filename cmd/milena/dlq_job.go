@@ -35,7 +35,7 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.job.Why, "because", "", "why; kept with the run and in the audit log")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
 	fs.BoolVar(&f.yes, "yes", false, "do not ask")
-	fs.Int64Var(&f.max, "max", 0, "with --yes: refuse if there are more; needed above 10000")
+	fs.Int64Var(&f.max, "max", 0, "refuse if there are more; with --yes needed above 10000")
 	fs.BoolVar(&f.failEmpty, "fail-empty", false, "exit code 1 if nothing matches")
 	fs.BoolVar(&f.job.Force, "force", false, "beside a live run on the same endpoints")
 	jsonFlag(cmd, &f.json)
@@ -46,9 +46,8 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *cobra.Command {
 	cmd = p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error {
 		r.session.needs = kafka.RoleRun
-		// A write that is refused is tried for ever, so this is asked before the first.
-		if denied := r.session.denied(cmd.Context()); denied != nil && !f.dryRun {
-			return denied
+		if err := r.mayRun(); err != nil && !f.dryRun {
+			return err
 		}
 		f.job.Filter, f.job.Who = r.filter, actor().Who
 		plan, err := r.store.Plan(cmd.Context(), f.job)
@@ -69,7 +68,7 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 			r.notef("nothing to do")
 			return nil
 		}
-		if err := p.consent(f, plan); err != nil {
+		if err := p.consent(cmd.Context(), f, plan); err != nil {
 			return err
 		}
 		return r.execute(cmd.Context(), plan, f.opts, f.json)
@@ -95,24 +94,44 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 	return cmd
 }
 
+// mayRun names the rights that a run lacks. A write that is refused is tried for ever,
+// so this is asked before the first.
+func (r *dlqRun) mayRun() error { return r.session.denied(r.cmd.Context(), kafka.RoleRun) }
+
 // consent asks, or looks at what a script has said.
-func (p *program) consent(f *jobFlags, plan *dlq.Plan) error {
-	if f.yes {
-		switch {
-		case f.max > 0 && plan.Write > f.max:
-			return usage("%d letters are more than --max %d; nothing was done", plan.Write, f.max)
-		case f.max == 0 && plan.Write > scriptMost:
-			return usage("%d letters are more than %d: say the number, --max %d; nothing was done", plan.Write, scriptMost, plan.Write)
-		}
-		return nil
-	}
-	fmt.Fprintf(p.err, "%s %s? [y/N] ", plan.Job.Kind, counted(plan.Write, "letter"))
-	line, err := bufio.NewReader(p.in).ReadString('\n')
-	if answer := strings.ToLower(strings.TrimSpace(line)); err == nil && (answer == "y" || answer == "yes") {
+func (p *program) consent(ctx context.Context, f *jobFlags, plan *dlq.Plan) error {
+	switch {
+	case f.max > 0 && plan.Write > f.max:
+		return usage("%d letters are more than --max %d; nothing was done", plan.Write, f.max)
+	case f.yes && f.max == 0 && plan.Write > scriptMost:
+		return usage("%d letters are more than %d: say the number, --max %d; nothing was done", plan.Write, scriptMost, plan.Write)
+	case f.yes || p.says(ctx, fmt.Sprintf("%s %s? [y/N] ", plan.Job.Kind, counted(plan.Write, "letter"))):
 		return nil
 	}
 	p.notef("nothing was done")
 	return &exit{code: exitFailed}
+}
+
+// says asks a person and reports whether the answer was yes. Ctrl-C is a no: the reading
+// goes on behind it, but the process ends.
+func (p *program) says(ctx context.Context, question string) (yes bool) {
+	fmt.Fprint(p.err, question)
+	line := make(chan string, 1)
+	go func() {
+		text, err := bufio.NewReader(p.in).ReadString('\n')
+		if err != nil {
+			text = "" // cut off
+		}
+		line <- text
+	}()
+	select {
+	case text := <-line:
+		answer := strings.ToLower(strings.TrimSpace(text))
+		return answer == "y" || answer == "yes"
+	case <-ctx.Done():
+		fmt.Fprintln(p.err)
+		return false
+	}
 }
 
 // execute does what a plan says and tells how it goes.
@@ -136,10 +155,18 @@ func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, 
 	} else {
 		r.writeReport(&report)
 	}
-	if err != nil && (report.Run.State == schemas.RunCancelled || report.Run.State == schemas.RunFailed) {
-		return fmt.Errorf("%w; milena runs resume %s goes on with it", err, report.Run.ID)
+	return wayOn(&report.Run, err)
+}
+
+// wayOn tells of a run that ended early how it goes on, if it can.
+func wayOn(run *schemas.Run, err error) error {
+	switch {
+	case err == nil || (run.State != schemas.RunCancelled && run.State != schemas.RunFailed):
+		return err
+	case dlq.Resumable(run.Kind):
+		return fmt.Errorf("%w; milena runs resume %s goes on with it", err, run.ID)
 	}
-	return err
+	return fmt.Errorf("%w; %d of %d are written, and a run of kind %s cannot be resumed", err, run.Counts.Written, run.Counts.Matched, run.Kind)
 }
 
 func (r *dlqRun) writeReport(rep *dlq.Report) {

@@ -37,6 +37,12 @@ endpoint is disabled, deleted or unknown are left alone unless --include-disable
 	fs.DurationVar(&f.opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
 	return p.dlqJob(cmd, f, func() (err error) {
 		f.job.Kind = schemas.RunReplay
+		if err := waitFlags(cmd); err != nil {
+			return err
+		}
+		if fs.Changed("canary-wait") && !f.job.Canary {
+			return usage("--canary-wait is for --canary")
+		}
 		if f.job.ToEndpoint != "" && !schemas.ValidEndpointID(f.job.ToEndpoint) {
 			return usage("--to-endpoint %q: want an endpoint id", f.job.ToEndpoint)
 		}
@@ -48,6 +54,14 @@ endpoint is disabled, deleted or unknown are left alone unless --include-disable
 		f.job.EndpointRate, err = rateOf("endpoint-rate", endpointRate)
 		return err
 	})
+}
+
+// waitFlags refuses a bound for a wait that was not asked for.
+func waitFlags(cmd *cobra.Command) error {
+	if fs := cmd.Flags(); fs.Changed("wait-for") && !fs.Changed("wait") {
+		return usage("--wait-for is for --wait")
+	}
+	return nil
 }
 
 // rateOf reads 500/s, 500 or 30/m.

@@ -142,6 +142,9 @@ func safeLines(s string) string {
 }
 
 func (r *dlqRun) showCurl(d *dlq.Death) error {
+	if d.Mark != "" {
+		return fmt.Errorf("there is nothing to send: the payload of %s is %s", safe(d.ID()), safe(string(d.Mark)))
+	}
 	ep, err := r.store.Endpoint(r.cmd.Context(), d.EndpointID)
 	if err != nil {
 		return err

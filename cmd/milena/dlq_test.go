@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -155,6 +156,10 @@ func TestBadInputAboutDeadLetters(t *testing.T) {
 		{"dlq replay --all --yes --rate fast", exitUsage, `--rate "fast"`},
 		{"dlq replay --all --yes", exitDone, "nothing matched"},
 		{"dlq replay --all --yes --fail-empty", exitFailed, "nothing matched"},
+		{"dlq replay --all --yes --wait-for 1m", exitUsage, "--wait-for is for --wait"},
+		{"dlq replay --all --yes --canary-wait 1m", exitUsage, "--canary-wait is for --canary"},
+		{"dlq export --to x.jsonl --gzip", exitUsage, "--gzip is for standard output"},
+		{"runs resume run-x --wait-for 1m", exitUsage, "--wait-for is for --wait"},
 		{"dlq discard --all --yes", exitUsage, "--because"},
 		{"dlq discard --all --yes --because x", exitUsage, "--export-to"},
 		{"dlq discard --all --yes --because x --no-export", exitDone, "nothing matched"},
@@ -186,5 +191,22 @@ func TestAScriptMustSayAHighNumber(t *testing.T) {
 	}
 	if res := run(t, "", env, "dlq", "count"); res.out != "3\n" {
 		t.Errorf("%+v", res)
+	}
+}
+
+func TestWhatEndedEarlyIsOnlyToldToBeResumedIfItCanBe(t *testing.T) {
+	for kind, resumable := range map[schemas.RunKind]bool{schemas.RunReplay: true, schemas.RunDiscard: true, schemas.RunResend: false, schemas.RunImport: false} {
+		run := schemas.Run{ID: "run-x", Kind: kind, State: schemas.RunCancelled, Filter: json.RawMessage("{}"), Snapshot: map[int32]int64{}}
+		told := strings.Contains(wayOn(&run, errors.New("ended")).Error(), "milena runs resume run-x")
+		if _, err := dlq.ResumeJob(run); told != resumable || (err == nil) != resumable {
+			t.Errorf("%s: told to resume it: %t, resuming: %v", kind, told, err)
+		}
+	}
+}
+
+func TestNoCurlForALetterWithoutItsPayload(t *testing.T) {
+	err := (&dlqRun{}).showCurl(&dlq.Death{Entry: dlq.Entry{Letter: schemas.Letter{Mark: schemas.PayloadOmitted}}})
+	if err == nil || !strings.Contains(err.Error(), "omitted") {
+		t.Error(err)
 	}
 }

@@ -48,7 +48,7 @@ every delivery of the window: a reconciliation. What is dead is brought back by 
 	fs.StringVar(&f.job.Why, "because", "", "why; kept with the run and in the audit log")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
 	fs.BoolVar(&f.yes, "yes", false, "do not ask")
-	fs.Int64Var(&f.max, "max", 0, "with --yes: refuse if there are more; needed above 10000")
+	fs.Int64Var(&f.max, "max", 0, "refuse if there are more; with --yes needed above 10000")
 	fs.BoolVar(&f.failEmpty, "fail-empty", false, "exit code 1 if nothing matches")
 	fs.BoolVar(&f.job.Force, "force", false, "beside a live run on the same endpoints")
 	jsonFlag(cmd, &f.json)
@@ -91,6 +91,9 @@ func (f *resendFlags) check(terminal bool) (err error) {
 }
 
 func (r *dlqRun) resend(f *resendFlags) error {
+	if err := r.mayRun(); err != nil && !f.dryRun {
+		return err
+	}
 	f.job.Who = actor().Who
 	plan, gaps, err := r.planResend(f)
 	if err != nil {
@@ -109,7 +112,7 @@ func (r *dlqRun) resend(f *resendFlags) error {
 	if err := r.preview(plan, f.json && f.dryRun); err != nil || f.dryRun {
 		return err
 	}
-	if err := r.consent(&f.jobFlags, plan); err != nil {
+	if err := r.consent(r.cmd.Context(), &f.jobFlags, plan); err != nil {
 		return err
 	}
 	return r.execute(r.cmd.Context(), plan, f.opts, f.json)

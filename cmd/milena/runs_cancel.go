@@ -12,7 +12,7 @@ import (
 func (p *program) runsCancelCommand() *cobra.Command {
 	f := &dlqFlags{}
 	var why string
-	cmd := &cobra.Command{Use: "cancel RUN", Args: oneArg("RUN"), Short: "Stop a run that is at work, from any shell; runs resume goes on with it",
+	cmd := &cobra.Command{Use: "cancel RUN", Args: oneArg("RUN"), Short: "Stop a run that is at work, from any shell; runs resume goes on with a replay or a discard",
 		Example: "  milena runs cancel run-20261130-193000-abcdef --because 'wrong filter'"}
 	cmd.Flags().StringVar(&why, "because", "", "why; kept in the audit log")
 	return p.runsVerb(cmd, f, func(s *session, runs *dlq.Runs, args []string) error {

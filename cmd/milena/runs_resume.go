@@ -25,8 +25,14 @@ func (p *program) runsResumeCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&opts.CanaryWait, "canary-wait", 2*time.Minute, "how long a canary may take")
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
+		if err := waitFlags(cmd); err != nil {
+			return err
+		}
 		perSecond, err := rateOf("rate", rate)
 		if err != nil {
+			return err
+		}
+		if err := r.mayRun(); err != nil {
 			return err
 		}
 		plan, err := r.resumed(args[0], perSecond, force)
