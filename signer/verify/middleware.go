@@ -41,10 +41,15 @@ func FromContext(ctx context.Context) (Message, bool) {
 // FromContext.
 //
 // The answers of its own: 401 not verified; 413 body over MaxBody; 400 body cut
-// off; 200 handled before; 409 with Retry-After while it is being handled; 503 with
+// off; 200 handled before; 425 with Retry-After while it is being handled; 503 with
 // Retry-After when the Store fails. A message counts as handled when the handler
 // answered below 300; after any other answer or a panic its claim is released and
 // the sender's next attempt reaches the handler again.
+//
+// 425 (Too Early, RFC 8470: what might be a repeat is not processed now) because every
+// sender that takes some statuses for final takes 408, 425, 429 and 5xx for none: after
+// a 409 the message would be lost if the handler then failed. And not 503, which stops
+// a sender for all messages where it is about one.
 //
 // The error wraps ErrConfig: a Store needs a scheme with an id header.
 func Middleware(v *Verifier, o Options) (func(http.Handler) http.Handler, error) {
@@ -99,7 +104,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	case state == InProgress:
 		g.later(w)
-		http.Error(w, "this message is being handled", http.StatusConflict)
+		http.Error(w, "this message is being handled", http.StatusTooEarly)
 	default:
 		g.handle(w, r, m.ID)
 	}

@@ -120,7 +120,7 @@ func TestAMessageIsHandledOnceAndAFailedOneAgain(t *testing.T) {
 	}
 }
 
-func TestAClaimInProgressAnswers409WithRetryAfter(t *testing.T) {
+func TestAClaimInProgressIsTriedAgainByEverySender(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
 	h := gate(t, verify.Options{Store: verify.NewMemory(0, 0), RetryAfter: 1500 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
 		close(started)
@@ -129,7 +129,7 @@ func TestAClaimInProgressAnswers409WithRetryAfter(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { serve(h, request(t, "msg_1", "{}")) })
 	<-started
-	if w := serve(h, request(t, "msg_1", "{}")); w.Code != 409 || w.Header().Get("Retry-After") != "2" {
+	if w := serve(h, request(t, "msg_1", "{}")); w.Code != http.StatusTooEarly || w.Header().Get("Retry-After") != "2" {
 		t.Error(w.Code, w.Header())
 	}
 	close(finish)
