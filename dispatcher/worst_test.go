@@ -34,8 +34,30 @@ func TestTheWorstAreThoseThatMuchWaitsForThenThoseThatFailedLongest(t *testing.T
 	}
 }
 
-// BenchmarkLoad is what a scrape asks of a dispatcher with 50,000 active lanes; it holds
-// the lanes' lock for as long.
+// A scrape must not keep anybody from sending for as long as it looks.
+func TestLoadLetsOthersHaveTheLockInBetween(t *testing.T) {
+	d := New(Config{}, Deps{})
+	p := &Partition{d: d}
+	const lanes = 5 * lookTurn
+	for i := range lanes {
+		d.lanes.lane(fmt.Sprintf("ep%d", i), p, "")
+	}
+	rests := 0
+	load := d.load(func() {
+		rests++
+		if !d.lanes.mu.TryLock() {
+			t.Fatal("the lock is held")
+		}
+		defer d.lanes.mu.Unlock()
+		delete(d.lanes.byID, fmt.Sprintf("ep%d", rests)) // lanes come and go meanwhile
+		d.lanes.lane(fmt.Sprintf("late%d", rests), p, "")
+	})
+	if seen := load.Activities[LaneIdle]; rests < 4 || seen < lanes-rests || seen > lanes+rests {
+		t.Errorf("%d lanes seen with %d rests", seen, rests)
+	}
+}
+
+// BenchmarkLoad is what a scrape asks of a dispatcher with 50,000 active lanes.
 func BenchmarkLoad(b *testing.B) {
 	d := New(Config{}, Deps{})
 	p := &Partition{d: d}
