@@ -3,8 +3,6 @@ package dlq
 import (
 	"context"
 	"time"
-
-	"github.com/milena-project/milena/internal/kafka"
 )
 
 // The automatic rate gives live deliveries priority: replayed letters stand in the
@@ -69,27 +67,13 @@ func (s *Store) oldestReady(ctx context.Context) (time.Duration, error) {
 		if at >= end {
 			continue
 		}
-		written, err := s.timeAt(ctx, topic, int32(p), at)
+		f, err := s.reader.FetchAtOrAfter(ctx, topic, int32(p), at, 1)
 		if err != nil {
 			return 0, err
 		}
-		if !written.IsZero() {
-			age = max(age, now.Sub(written))
+		if len(f.Records) > 0 {
+			age = max(age, now.Sub(f.Records[0].Timestamp))
 		}
 	}
 	return age, nil
 }
-
-// timeAt is the time of the first record at or above an offset; zero if there is none.
-func (s *Store) timeAt(ctx context.Context, topic string, part int32, at int64) (time.Time, error) {
-	f, err := s.reader.Fetch(ctx, topic, part, at, 1)
-	if isBelow(err, at, f) {
-		f, err = s.reader.Fetch(ctx, topic, part, f.LogStart, 1)
-	}
-	if err != nil || len(f.Records) == 0 {
-		return time.Time{}, err
-	}
-	return f.Records[0].Timestamp, nil
-}
-
-func isBelow(err error, at int64, f kafka.Fetched) bool { return err != nil && at < f.LogStart }

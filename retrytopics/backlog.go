@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/milena-project/milena/internal/consume"
+	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/offsets"
 	"github.com/milena-project/milena/schemas"
 )
@@ -26,15 +27,11 @@ type TierBacklog struct {
 	OldestOverdue time.Time
 }
 
-// overdueGrace is what a record may take from its readiness to its commit beside
-// the ten seconds in memory: a fetch, a write and a commit interval.
-const overdueGrace = 2 * time.Second
-
 // ReadBacklog counts what waits and what is overdue in every tier that exists,
-// shortest first. It asks Kafka alone, so it works when every process is dead. A
-// record counts as overdue when the broker appended it longer ago than the tier's
-// delay and ten seconds, so the skew of the broker's clock is in the numbers.
-func ReadBacklog(ctx context.Context, adm *kadm.Client, names schemas.Names, now time.Time) ([]TierBacklog, error) {
+// shortest first. It asks Kafka alone, so it works when every process is dead, and goes
+// by what the records themselves say, as milena lag does: no clock of a broker's is in
+// the numbers.
+func ReadBacklog(ctx context.Context, adm *kadm.Client, r *kafka.Reader, names schemas.Names, now time.Time) ([]TierBacklog, error) {
 	topics, err := adm.ListTopics(ctx)
 	if err != nil {
 		return nil, err
@@ -61,17 +58,15 @@ func ReadBacklog(ctx context.Context, adm *kadm.Client, names schemas.Names, now
 	}
 	for i := range tiers {
 		t := &tiers[i]
-		before := now.Add(-t.Delay - Near - overdueGrace)
-		overdueTo, err := adm.ListOffsetsAfterMilli(ctx, before.UnixMilli(), t.Topic)
-		if err = errors.Join(err, overdueTo.Error()); err != nil {
-			return nil, err
-		}
-		overdueTo.Each(func(to kadm.ListedOffset) {
-			from, end, done := log.open(t.Topic, to.Partition)
-			boundary := min(max(to.Offset, from), end)
+		for partition := range log.ends[t.Topic] {
+			from, end, done := log.open(t.Topic, partition)
+			boundary, err := FirstWaiting(ctx, r, t.Topic, partition, from, end, now)
+			if err != nil {
+				return nil, err
+			}
 			t.Overdue += boundary - from - done.Within(from, boundary)
 			t.Waiting += end - boundary - done.Within(boundary, end)
-		})
+		}
 	}
 	return tiers, nil
 }

@@ -1,6 +1,7 @@
 package retrytopics
 
 import (
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -8,7 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
 )
 
 func TestBacklogTellsWaitingFromOverdueInEveryTierThatExists(t *testing.T) {
@@ -19,9 +22,21 @@ func TestBacklogTellsWaitingFromOverdueInEveryTierThatExists(t *testing.T) {
 		testkit.Topic{Name: names.Deliveries(), Partitions: 1}))
 	cl := fake.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	now := time.Now()
+	reader, err := kafka.NewReader(kafka.Config{Brokers: fake.Brokers(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
 	put := func(tier time.Duration, partition int32, ages ...time.Duration) {
 		for _, age := range ages {
-			testkit.Produce(t, cl, &kgo.Record{Topic: names.Retry(tier), Partition: partition, Timestamp: now.Add(-age), Value: []byte("x")})
+			d := schemas.Delivery{EndpointID: "ep", Payload: []byte("x"), Event: schemas.Event{ID: "e", Source: "s"},
+				Origin: schemas.Origin{Topic: names.Deliveries()}, HopUntil: now.Add(tier - age)}
+			rec := &kgo.Record{Topic: names.Retry(tier), Partition: partition, Key: []byte("ep"), Value: d.Payload,
+				Timestamp: now.Add(-age - time.Hour)} // a broker's clock decides nothing
+			for _, h := range d.Headers() {
+				rec.Headers = append(rec.Headers, kgo.RecordHeader(h))
+			}
+			testkit.Produce(t, cl, rec)
 		}
 	}
 	// Settled, settled, overdue, may still be in memory, waits.
@@ -34,7 +49,7 @@ func TestBacklogTellsWaitingFromOverdueInEveryTierThatExists(t *testing.T) {
 	if err := adm.CommitAllOffsets(t.Context(), names.Group("releaser"), commits); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadBacklog(t.Context(), adm, names, now)
+	got, err := ReadBacklog(t.Context(), adm, reader, names, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +65,7 @@ func TestBacklogTellsWaitingFromOverdueInEveryTierThatExists(t *testing.T) {
 
 func TestBacklogOfNoTiersIsEmpty(t *testing.T) {
 	fake := testkit.NewFake(t)
-	got, err := ReadBacklog(t.Context(), kadm.NewClient(fake.Client()), names, time.Now())
+	got, err := ReadBacklog(t.Context(), kadm.NewClient(fake.Client()), nil, names, time.Now())
 	if err != nil || len(got) != 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -75,7 +75,12 @@ func (r *Releaser) Run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("releaser: %w", err)
 		}
-		wg.Go(func() { r.reportBacklog(beside, cl, hooks) })
+		reader, err := kafka.NewReader(r.cfg.Kafka)
+		if err != nil {
+			cl.Close()
+			return fmt.Errorf("releaser: %w", err)
+		}
+		wg.Go(func() { r.reportBacklog(beside, cl, reader, hooks) })
 	}
 	return r.loop.Run(ctx)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/milena-project/milena/internal/kafka"
 )
 
 func (r *Releaser) tellReleased(notBefore time.Time) {
@@ -55,9 +57,10 @@ func (r *Releaser) reportHeld(ctx context.Context) {
 // scrape must not find nothing, and the first seconds belong to the joining.
 const firstBacklog = 2 * time.Second
 
-// reportBacklog tells what waits in the tiers until ctx ends, and closes cl.
-func (r *Releaser) reportBacklog(ctx context.Context, cl *kgo.Client, hooks []HookBacklog) {
+// reportBacklog tells what waits in the tiers until ctx ends, and closes both clients.
+func (r *Releaser) reportBacklog(ctx context.Context, cl *kgo.Client, reader *kafka.Reader, hooks []HookBacklog) {
 	defer cl.Close()
+	defer reader.Close()
 	adm := kadm.NewClient(cl)
 	next := time.NewTimer(min(firstBacklog, r.cfg.BacklogEvery))
 	defer next.Stop()
@@ -68,7 +71,7 @@ func (r *Releaser) reportBacklog(ctx context.Context, cl *kgo.Client, hooks []Ho
 		case <-next.C:
 		}
 		next.Reset(r.cfg.BacklogEvery)
-		tiers, err := ReadBacklog(ctx, adm, r.cfg.Kafka.Names, r.clock.wall())
+		tiers, err := ReadBacklog(ctx, adm, reader, r.cfg.Kafka.Names, r.clock.wall())
 		if err != nil {
 			if ctx.Err() == nil {
 				r.cfg.Logger.Warn("the backlog of the tiers is not known", "err", err)

@@ -99,6 +99,20 @@ type fetchHow struct {
 	wanted func([]byte) bool // only batches that it wants; nil: all
 }
 
+// FetchAtOrAfter is Fetch that takes retention in its stride: what was there a moment
+// ago may be gone. Then it begins at the start of the log; beyond its end there is
+// nothing.
+func (r *Reader) FetchAtOrAfter(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32) (Fetched, error) {
+	f, err := r.Fetch(ctx, topic, partition, offset, maxBytes)
+	if errors.Is(err, ErrOutOfRange) && offset < f.LogStart {
+		f, err = r.Fetch(ctx, topic, partition, f.LogStart, maxBytes)
+	}
+	if errors.Is(err, ErrOutOfRange) {
+		return Fetched{Next: offset}, nil
+	}
+	return f, err
+}
+
 // fetchFrom is Fetch, how one likes it.
 func (r *Reader) fetchFrom(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32, how fetchHow) (Fetched, error) {
 	deadline := time.Now().Add(r.opts.retryFor)

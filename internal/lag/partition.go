@@ -2,18 +2,17 @@ package lag
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/offsets"
+	"github.com/milena-project/milena/retrytopics"
 	"github.com/milena-project/milena/schemas"
 )
 
-const (
-	firstFetch = 64 << 10 // bytes: what is left of a partition that is nearly done fits, and is counted record by record
-	probeFetch = 1        // byte: one batch
-)
+// firstFetch, in bytes: what is left of a partition that is nearly done fits, and is
+// counted record by record.
+const firstFetch = 64 << 10
 
 // partition finds what is left to do above a commit: how many records, since when the
 // first of them has been ready, and in a tier how many of them are overdue.
@@ -28,7 +27,7 @@ func (r *Reader) partition(ctx context.Context, topic string, p *Partition, done
 	if from >= p.End {
 		return nil
 	}
-	head, err := r.fetch(ctx, topic, p.Partition, from, firstFetch)
+	head, err := r.kafka.FetchAtOrAfter(ctx, topic, p.Partition, from, firstFetch)
 	if err != nil {
 		return err
 	}
@@ -62,21 +61,18 @@ func (r *Reader) partition(ctx context.Context, topic string, p *Partition, done
 	return r.overdue(ctx, topic, p, first, head, whole, done, now)
 }
 
-// overdue tells what is overdue in a tier from what waits. All records of a tier wait
-// for the same time, so they are ready in the order of the log but for what their
-// movers' clocks differ: the boundary is searched for.
+// overdue tells what is overdue in a tier from what waits.
 func (r *Reader) overdue(ctx context.Context, topic string, p *Partition, first *schemas.Record, head kafka.Fetched, whole bool, done offsets.Set, now time.Time) error {
-	late := func(rec *schemas.Record) bool { return now.Sub(readyAt(rec)) > behindAfter }
 	switch {
-	case !late(first):
+	case !retrytopics.Overdue(first, now):
 	case whole:
 		for i := range head.Records {
-			if rec := &head.Records[i]; rec.Offset < p.End && !done.Has(rec.Offset) && late(rec) {
+			if rec := &head.Records[i]; rec.Offset < p.End && !done.Has(rec.Offset) && retrytopics.Overdue(rec, now) {
 				p.Overdue++
 			}
 		}
 	default:
-		boundary, err := r.search(ctx, topic, p.Partition, first.Offset, p.End, late)
+		boundary, err := retrytopics.FirstWaiting(ctx, r.kafka, topic, p.Partition, first.Offset, p.End, now)
 		if err != nil {
 			return err
 		}
@@ -84,61 +80,8 @@ func (r *Reader) overdue(ctx context.Context, topic string, p *Partition, first 
 	}
 	p.Waiting = p.Unfinished - p.Overdue
 	if p.Overdue > 0 {
-		oldest := readyAt(first).UTC()
+		oldest := retrytopics.ReadyAt(first).UTC()
 		p.Oldest = &oldest
 	}
 	return nil
-}
-
-// search returns the first offset in (low, high) whose record is not late; high where
-// all are. The record at low is late.
-func (r *Reader) search(ctx context.Context, topic string, partition int32, low, high int64, late func(*schemas.Record) bool) (int64, error) {
-	low++
-	for low < high {
-		mid := low + (high-low)/2
-		f, err := r.fetch(ctx, topic, partition, mid, probeFetch)
-		if err != nil {
-			return 0, err
-		}
-		if len(f.Records) == 0 || f.Records[0].Offset >= high { // nothing but gaps from mid on
-			high = mid
-			continue
-		}
-		if !late(&f.Records[0]) {
-			high = mid
-			continue
-		}
-		for i := range f.Records { // the batch is here anyway
-			rec := &f.Records[i]
-			if rec.Offset >= high {
-				break
-			}
-			if !late(rec) {
-				return rec.Offset, nil
-			}
-			low = rec.Offset + 1
-		}
-	}
-	return low, nil
-}
-
-// readyAt is when a record of a tier may move on; what says nothing could at once.
-func readyAt(rec *schemas.Record) time.Time {
-	if d, _ := schemas.ParseDelivery(*rec); !d.HopUntil.IsZero() {
-		return d.HopUntil
-	}
-	return rec.Timestamp
-}
-
-// fetch is a fetch that takes retention in its stride: what was there a moment ago
-// may be gone.
-func (r *Reader) fetch(ctx context.Context, topic string, partition int32, from int64, bytes int32) (kafka.Fetched, error) {
-	f, err := r.kafka.Fetch(ctx, topic, partition, from, bytes)
-	if errors.Is(err, kafka.ErrOutOfRange) && from < f.LogStart {
-		f, err = r.kafka.Fetch(ctx, topic, partition, f.LogStart, bytes)
-	}
-	if errors.Is(err, kafka.ErrOutOfRange) {
-		return kafka.Fetched{Next: from}, nil
-	}
-	return f, err
 }

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/milena-project/milena/retrytopics"
 )
 
 // State is what is the matter with a partition, or with the worst one of a topic.
@@ -50,8 +52,8 @@ var Definitions = []Definition{
 }
 
 const (
-	behindAfter  = 12 * time.Second // Near, a write and a commit interval: what a record may take from its readiness to its commit
-	stalledAfter = time.Minute      // the longest timeout that an endpoint can have
+	behindAfter  = retrytopics.OverdueAfter
+	stalledAfter = time.Minute // the longest timeout that an endpoint can have
 )
 
 var urgency = func() map[State]int {
