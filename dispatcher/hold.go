@@ -67,9 +67,6 @@ const (
 	HoldUnknown HoldCause = "unknown" // the registry did not answer
 )
 
-// HoldCauses lists every HoldCause.
-var HoldCauses = []HoldCause{HoldBreaker, HoldPaused, HoldLong, HoldMemory, HoldUnknown}
-
 // wait is how long n deliveries would take to start, going by how the endpoint has been.
 func (s *lanes) wait(l *lane, n int, now time.Time) time.Duration {
 	limit := l.pace.limit(l.ep.maxInFlight())

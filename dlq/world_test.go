@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
@@ -64,7 +66,7 @@ func newWorldFor(t testing.TB) *world {
 	w.store = w.open()
 	var err error
 	// Without compression, because the pools of a codec leak under the race detector.
-	if w.writer, err = kafka.NewWriter(w.cfg, kafka.WithCompression(kafka.CompressionNone)); err != nil {
+	if w.writer, err = kafka.NewWriter(w.cfg, kafka.WithCompression(kgo.NoCompression())); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.writer.Close(w.within(10 * time.Second)) })

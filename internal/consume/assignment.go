@@ -84,9 +84,6 @@ type Assignment struct {
 // Partition is the partition that is owned.
 func (a *Assignment) Partition() Partition { return a.part }
 
-// TopicID is the id of the topic as of this assignment; zero where the broker has none.
-func (a *Assignment) TopicID() [16]byte { return a.topicID }
-
 // Context ends when the assignment begins to end, before Drain. Start and Take
 // should return then; requests that run should not be cut short by it.
 func (a *Assignment) Context() context.Context { return a.ctx }
@@ -99,14 +96,6 @@ func (a *Assignment) Owned() bool { return !a.gone.Load() && a.own.lease.fresh()
 // moment after start: what a request came to in that time says nothing about the
 // receiver.
 func (a *Assignment) FrozenSince(start time.Time) bool { return a.own.lease.frozenSince(start) }
-
-// Unsettled is the number of records that were read and are not done. Fetching of
-// the partition stops at Config.MaxUnsettled.
-func (a *Assignment) Unsettled() int {
-	a.led.mu.Lock()
-	defer a.led.mu.Unlock()
-	return a.tracker.Unsettled()
-}
 
 // Done says that the record's next durable step was acknowledged. After the
 // assignment has ended it is kept as a fact, and is never committed by this one.

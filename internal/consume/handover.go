@@ -39,7 +39,7 @@ func (o *ownership) reconcile() {
 	defer o.mu.Unlock()
 	var pause, resume map[string][]int32
 	for p, a := range o.current {
-		want := o.closing || !a.armed || a.dying || a.blocked || o.paused[p] || a.led.isBehind(a)
+		want := o.closing || !a.armed || a.dying || a.blocked || a.led.isBehind(a)
 		if want == o.told[p] {
 			continue
 		}
@@ -88,16 +88,4 @@ func (o *ownership) accept(p Partition, topicID [16]byte, polled []*kgo.Record) 
 		o.reconcile()
 	}
 	return false
-}
-
-// pause is for whoever embeds us.
-func (o *ownership) pause(p Partition, on bool) {
-	o.mu.Lock()
-	if on {
-		o.paused[p] = true
-	} else {
-		delete(o.paused, p)
-	}
-	o.mu.Unlock()
-	o.wake()
 }

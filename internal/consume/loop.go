@@ -241,13 +241,6 @@ func (l *Loop) commitTicks(ctx context.Context) {
 	}
 }
 
-// Pause stops fetching of a partition until Resume, also across assignments. What
-// was polled already is still handed over.
-func (l *Loop) Pause(p Partition) { l.own.pause(p, true) }
-
-// Resume ends Pause.
-func (l *Loop) Resume(p Partition) { l.own.pause(p, false) }
-
 // Alive reports whether the loops go round, whether or not Kafka answers. It is
 // false when only a restart of the process would help.
 func (l *Loop) Alive() bool {

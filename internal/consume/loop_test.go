@@ -116,7 +116,10 @@ func TestTheCapOnUnsettledRecordsHolds(t *testing.T) {
 	for settled < 2000 {
 		got := m.await(settled + 1)
 		for _, r := range got[settled:] {
-			if n := r.a.Unsettled(); n > 200+300 {
+			r.a.led.mu.Lock()
+			n := r.a.tracker.Unsettled()
+			r.a.led.mu.Unlock()
+			if n > 200+300 {
 				t.Fatalf("%d unsettled, cap 200 and one fetch", n)
 			}
 			r.a.Done(r.rec.Offset)

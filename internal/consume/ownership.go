@@ -58,7 +58,6 @@ type ownership struct {
 	cl      *kgo.Client
 	ledgers map[Partition]*ledger
 	current map[Partition]*Assignment
-	paused  map[Partition]bool // by whoever embeds us
 	told    map[Partition]bool // what kgo was told: paused
 	faults  map[Partition]error
 	fetched map[Partition]fetchedCommit // the last OffsetFetch
@@ -73,7 +72,6 @@ func newOwnership(cfg *Config, lease *lease, wake func()) *ownership {
 		limits:  limits{queueBytes: cfg.QueueBytes, unsettled: cfg.MaxUnsettled},
 		ledgers: make(map[Partition]*ledger),
 		current: make(map[Partition]*Assignment),
-		paused:  make(map[Partition]bool),
 		told:    make(map[Partition]bool),
 		faults:  make(map[Partition]error),
 		commits: committer{turn: make(chan struct{}, 1)},

@@ -151,7 +151,7 @@ func TestRecordsOfAnOldAssignmentAreNotTakenForNewOnes(t *testing.T) {
 		r.a.Done(r.rec.Offset)
 	}
 	w.awaitCommit(0, 40)
-	own, id := m.loop.own, first[0].a.TopicID()
+	own, id := m.loop.own, first[0].a.topicID
 
 	// What a poll of the old assignment returned, kept by a loop that is not scheduled.
 	p := Partition{testTopic, 0}

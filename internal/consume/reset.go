@@ -324,7 +324,9 @@ func (o *ownership) outOfRange(p Partition) {
 			l.Error("partition is not consumed any more", "err", fault)
 			return
 		}
-		l.Error("records were lost; going on at the oldest there is", "lost", records, "offset", at)
+		if records > 0 { // else who answered was behind the leader for a moment
+			l.Error("records were lost; going on at the oldest there is", "lost", records, "offset", at)
+		}
 		cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{p.Topic: {p.Partition: {Epoch: -1, Offset: at}}})
 		o.mu.Lock()
 		a.blocked = false

@@ -134,9 +134,20 @@ func TestALossWhileRunningIsSeen(t *testing.T) {
 			w.awaitCommit(0, 1)
 			m.leave()
 
-			m = w.join(func(c *Config, _ *member) { c.InitialOffset = decided })
 			p := Partition{testTopic, 0}
-			m.loop.Pause(p)
+			behind := func(m *member, is bool) {
+				m.loop.own.mu.Lock()
+				a := m.loop.own.current[p]
+				m.loop.own.mu.Unlock()
+				a.led.mu.Lock()
+				a.behind = is
+				a.led.mu.Unlock()
+				m.loop.wake()
+			}
+			m = w.join(func(c *Config, m *member) {
+				c.InitialOffset = decided
+				c.Assigned = func(Partition) { behind(m, true) }
+			})
 			w.log.Await(t, patience, "partition assigned", "offset=1")
 			testkit.Eventually(t, patience, func() string {
 				m.loop.own.mu.Lock()
@@ -148,7 +159,7 @@ func TestALossWhileRunningIsSeen(t *testing.T) {
 			})
 			w.produce(0, 30)
 			w.deleteRecords(0, 21)
-			m.loop.Resume(p)
+			behind(m, false)
 			if decided == InitialNone {
 				awaitFault(t, m, whyLost, 20)
 				return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
@@ -37,8 +38,8 @@ func fastRetry() WriterOption { return WithRetry(5*time.Millisecond, 20*time.Mil
 
 // A topic with a smaller limit than the client's batches: every batch is refused.
 func TestOnlyTheRecordThatIsTooLargeIsRefused(t *testing.T) {
-	for _, codec := range []Compression{CompressionNone, CompressionLZ4} {
-		t.Run(string(codec), func(t *testing.T) {
+	for name, codec := range map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "lz4": kgo.Lz4Compression()} {
+		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			limit := "20000"
 			if err := c.CreateTopic("webhooks.dlq", 1, map[string]string{"max.message.bytes": limit}); err != nil {

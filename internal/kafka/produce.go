@@ -103,15 +103,11 @@ func NewWriter(cfg Config, opts ...WriterOption) (*Writer, error) {
 }
 
 func (w *Writer) newClient() (*kgo.Client, error) {
-	codecs, err := w.opts.compression.codecs()
-	if err != nil {
-		return nil, err
-	}
 	return w.cfg.NewClient(
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(w.opts.linger),
-		kgo.ProducerBatchCompression(codecs...),
+		kgo.ProducerBatchCompression(w.opts.compression, kgo.NoCompression()),
 		kgo.ProducerBatchMaxBytesFn(DefaultSizes.batchBytes(w.cfg.Names)),
 		// Never reached: see Writer. With a bound Produce would block, and we call
 		// it under a lock that its promises need.

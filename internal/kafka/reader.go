@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -26,8 +25,7 @@ type Reader struct {
 	adm    *kadm.Client
 	opts   readerOptions
 	unpack kgo.Decompressor // one for all: it keeps its buffers, of megabytes, in pools
-	read   atomic.Int64
-	mu     sync.Mutex // guards topics
+	mu     sync.Mutex       // guards topics
 	topics map[string]topicLeaders
 }
 
@@ -65,9 +63,6 @@ func NewReader(cfg Config, opts ...ReaderOption) (*Reader, error) {
 
 // Close closes the client; calls in flight fail.
 func (r *Reader) Close() { r.cl.Close() }
-
-// BytesRead is how much all fetches together have taken from brokers, compressed.
-func (r *Reader) BytesRead() int64 { return r.read.Load() }
 
 // Fetched is what one fetch brought.
 type Fetched struct {
@@ -205,7 +200,6 @@ func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.
 	fp, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: from, Topic: topic, Partition: rp.Partition, IsolationLevel: kgo.ReadCommitted(),
 	}, rp, r.unpack, nil)
-	r.read.Add(int64(size))
 	f := Fetched{from: from, Next: max(next, offset, sifted), HighWatermark: fp.HighWatermark, Committed: fp.LastStableOffset, LogStart: fp.LogStartOffset, Bytes: size}
 	if f.Committed < 0 { // a broker without transactions
 		f.Committed = f.HighWatermark

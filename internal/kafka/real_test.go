@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit/realkafka"
@@ -161,7 +162,7 @@ func TestRealBrokerRefusesOnlyWhatIsTooLarge(t *testing.T) {
 		values[i] += strings.Repeat("x", 500)
 	}
 	values[700] += strings.Repeat("y", 30000)
-	w := writer(t, cfg, kafka.WithCompression(kafka.CompressionNone))
+	w := writer(t, cfg, kafka.WithCompression(kgo.NoCompression()))
 	for v, r := range writeAll(t, w, topic, values) {
 		if big := len(v) > 20000; big != errors.Is(r.Err, kafka.ErrTooLarge) || !big && r.Err != nil {
 			t.Errorf("%.6s: %v", v, r.Err)

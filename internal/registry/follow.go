@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,15 +19,11 @@ const DeletedFor = schemas.DefaultMaxAge + schemas.KeptBeyondMaxAge
 
 // FollowerOptions are the optional settings of a Follower.
 type FollowerOptions struct {
-	DeletedFor time.Duration   // how long Endpoint knows a deleted one; default DeletedFor
-	OnChange   func(id string) // see Follower; not for what is read before the follower is ready
+	DeletedFor time.Duration // how long Endpoint knows a deleted one; default DeletedFor
 }
 
 // Follower is a process's view of all endpoints. Methods are safe for concurrent
 // use; before the topic has been read once there are no endpoints.
-//
-// OnChange is called from the follower's one goroutine after the view holds the
-// change, so it must be quick and must not call Barrier.
 type Follower struct {
 	ring atomic.Pointer[KeyRing]
 	opts FollowerOptions
@@ -130,12 +125,8 @@ func (f *Follower) restart() { f.loading = newView() }
 
 // apply implements reader.
 func (f *Follower) apply(recs []*kgo.Record) {
-	live := f.loading == f.shown.Load()
 	for _, rec := range recs {
-		id, ok := f.take(rec)
-		if ok && live && f.opts.OnChange != nil {
-			f.opts.OnChange(id)
-		}
+		f.take(rec)
 	}
 	if now := time.Now(); now.Sub(f.swept) > time.Minute {
 		f.swept = now
@@ -143,11 +134,10 @@ func (f *Follower) apply(recs []*kgo.Record) {
 	}
 }
 
-func (f *Follower) take(rec *kgo.Record) (id string, ok bool) {
+func (f *Follower) take(rec *kgo.Record) {
 	if rec.Value == nil {
-		id = string(rec.Key)
-		f.loading.remove(id)
-		return id, true
+		f.loading.remove(string(rec.Key))
+		return
 	}
 	ep := new(Endpoint)
 	if err := json.Unmarshal(rec.Value, ep); err != nil || ep.ID != string(rec.Key) {
@@ -155,10 +145,9 @@ func (f *Follower) take(rec *kgo.Record) (id string, ok bool) {
 		// take an endpoint away.
 		f.log.Error("an endpoint record is unreadable and was skipped", "endpoint_id", string(rec.Key),
 			"partition", rec.Partition, "offset", rec.Offset, "err", err)
-		return "", false
+		return
 	}
 	f.loading.put(ep, f.opts.DeletedFor)
-	return ep.ID, true
 }
 
 // caughtUp implements reader.
@@ -174,12 +163,7 @@ func (f *Follower) caughtUp() error {
 		}
 		f.log.Error("the endpoints need a key that is not here", "err", err)
 	}
-	before := f.shown.Swap(f.loading)
-	if !first && f.opts.OnChange != nil {
-		for _, id := range f.loading.differs(before) {
-			f.opts.OnChange(id)
-		}
-	}
+	f.shown.Store(f.loading)
 	f.log.Info("endpoints read", "endpoints", f.loading.len())
 	return nil
 }
@@ -189,25 +173,4 @@ func (f *Follower) checkKeys() error {
 		return err
 	}
 	return f.loading.wrongKey(f.ring.Load())
-}
-
-// differs lists the ids of endpoints that are in one view only or have another version.
-func (v *view) differs(before *view) []string {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	before.mu.RLock()
-	defer before.mu.RUnlock()
-	var ids []string
-	for id, ep := range v.endpoints {
-		if old, ok := before.endpoints[id]; !ok || old.Version != ep.Version || old.State != ep.State {
-			ids = append(ids, id)
-		}
-	}
-	for id := range before.endpoints {
-		if _, ok := v.endpoints[id]; !ok {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
 }
