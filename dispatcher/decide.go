@@ -125,15 +125,13 @@ func (d *Dispatcher) refresh() {
 }
 
 func (s *lanes) troubled() map[*lane]*Endpoint {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	now := time.Now()
 	found := map[*lane]*Endpoint{}
-	for _, l := range s.byID {
+	s.each(func(l *lane) {
 		if l.held != nil || l.telling.stands || !l.breaker.closed() || l.pausedUntil.After(now) || l.disabledAt != 0 {
 			found[l] = l.ep
 		}
-	}
+	})
 	return found
 }
 

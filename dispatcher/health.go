@@ -156,17 +156,13 @@ const (
 
 // tellHeld brings health records up to date that say another count than what is on hold.
 func (s *lanes) tellHeld() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	now, told := time.Now(), 0
-	for _, l := range s.byID {
-		if l.held != nil && l.telling.stands && now.Sub(l.telling.began) >= tellHeldEvery && l.held.count() != l.telling.held {
+	s.each(func(l *lane) {
+		if told < tellHeldMost && l.held != nil && l.telling.stands && now.Sub(l.telling.began) >= tellHeldEvery && l.held.count() != l.telling.held {
 			s.tell(l)
-			if told++; told == tellHeldMost {
-				return
-			}
+			told++
 		}
-	}
+	})
 }
 
 // retellEvery is how often every health record is written again. One that a process
@@ -175,11 +171,9 @@ func (s *lanes) tellHeld() {
 const retellEvery = 30 * time.Minute
 
 func (s *lanes) retell() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.byID {
+	s.each(func(l *lane) {
 		if l.telling.stands {
 			s.tell(l)
 		}
-	}
+	})
 }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"container/list"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -28,7 +29,7 @@ type lanes struct {
 	meter        meter
 	starved      starved
 	fault        fault
-	searched     time.Time // when the longest lane was last looked for
+	nextSearch   time.Time // when the longest lane may be looked for again
 	draining     bool      // shutdown: slow lanes start nothing
 	closed       bool      // shutdown: nothing starts
 
@@ -40,6 +41,29 @@ func newLanes(cfg Config, d *Dispatcher, start func(*item)) *lanes {
 		cfg: cfg, d: d, start: start,
 		byID: map[string]*lane{}, ring: ring{tenants: map[string]*tenant{}},
 		idle: list.New(), decide: make(chan struct{}, 1),
+	}
+}
+
+// lookTurn is how many lanes are looked at before others have their turn at the lock: 50,000
+// lanes at once would keep everybody from sending for ten milliseconds.
+const lookTurn = 256
+
+// each calls f with every lane, under the lock, but not with all of them at the same
+// moment. A lane that comes or goes meanwhile may be left out.
+func (s *lanes) each(f func(*lane)) { s.eachResting(runtime.Gosched, f) }
+
+// eachResting calls rest, without the lock, after each turn.
+func (s *lanes) eachResting(rest func(), f func(*lane)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	looked := 0
+	for _, l := range s.byID {
+		f(l)
+		if looked++; looked%lookTurn == 0 {
+			s.mu.Unlock() // a map may change between two steps of a loop over it
+			rest()
+			s.mu.Lock()
+		}
 	}
 }
 

@@ -2,8 +2,12 @@ package dispatcher
 
 import "time"
 
-// relieveEvery is how often the longest lane is looked for at most.
-const relieveEvery = 20 * time.Millisecond
+// relieveEvery is how often the longest lane is looked for at most; where there are so many
+// lanes that looking takes long, so often that it takes a part of the time.
+const (
+	relieveEvery = 20 * time.Millisecond
+	relievePart  = 10 // one tenth
+)
 
 // overdueEvery is how often an intake that waits for room looks whether some lane has
 // come to be too long: a lane grows longer by the time alone while its endpoint
@@ -16,21 +20,24 @@ const overdueEvery = 250 * time.Millisecond
 // that is slower than the log, and the intake waits: writing the backlog to hold
 // would make it slower still.
 func (s *lanes) relieve(p *Partition, now time.Time) {
-	if now.Sub(s.searched) < relieveEvery {
+	if now.Before(s.nextSearch) || !s.short(p) {
 		return
 	}
 	switch {
 	case s.bytes >= s.cfg.QueuedBytes:
-		s.searched = now
 		s.putOnHold(s.longest(nil))
 	case p.queued+p.open >= s.cfg.PartitionOffsets:
-		s.searched = now
 		s.putOnHold(s.longest(p))
 	}
-	if s.queued >= s.readAhead() || s.bytes >= s.cfg.QueuedBytes || p.queued+p.open >= s.cfg.PartitionOffsets {
-		s.searched = now
+	if s.short(p) {
 		s.holdOverdue(now)
 	}
+	s.nextSearch = now.Add(max(relieveEvery, relievePart*time.Since(now)))
+}
+
+// short reports whether the lanes, or those of a partition, hold as much as they may.
+func (s *lanes) short(p *Partition) bool {
+	return s.queued >= s.readAhead() || s.bytes >= s.cfg.QueuedBytes || p.queued+p.open >= s.cfg.PartitionOffsets
 }
 
 // holdOverdue puts on hold every lane that would not start within Config.LaneTime, as

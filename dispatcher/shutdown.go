@@ -33,25 +33,22 @@ func (d *Dispatcher) windUp() {
 		go func() {
 			defer close(d.woundUp)
 			d.lanes.setDraining()
-			d.until(time.Duration(d.budget.Load()), func(s *lanes) bool { return !s.anySlow(time.Now()) })
+			d.until(time.Duration(d.budget.Load()), func() bool { return !d.lanes.anySlow(time.Now()) })
 			d.lanes.close()
-			d.until(drainLast, func(s *lanes) bool { return s.inFlight == 0 })
+			d.until(drainLast, d.lanes.noneInFlight)
 			d.cancel(errShutdown)
 		}()
 	})
 }
 
-// until waits for a condition on the lanes, at most for that long.
-func (d *Dispatcher) until(most time.Duration, met func(*lanes) bool) {
+// until waits for a condition, at most for that long.
+func (d *Dispatcher) until(most time.Duration, met func() bool) {
 	tick := time.NewTicker(drainCheck)
 	defer tick.Stop()
 	end := time.NewTimer(most)
 	defer end.Stop()
 	for {
-		d.lanes.mu.Lock()
-		ok := met(d.lanes)
-		d.lanes.mu.Unlock()
-		if ok {
+		if met() {
 			return
 		}
 		select {
@@ -69,13 +66,15 @@ func (s *lanes) setDraining() {
 }
 
 // anySlow reports whether an attempt has been open for longer than drainSlow.
-func (s *lanes) anySlow(now time.Time) bool {
-	for _, l := range s.byID {
-		if l.oldest(now) > drainSlow {
-			return true
-		}
-	}
-	return false
+func (s *lanes) anySlow(now time.Time) (slow bool) {
+	s.each(func(l *lane) { slow = slow || l.oldest(now) > drainSlow })
+	return slow
+}
+
+func (s *lanes) noneInFlight() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inFlight == 0
 }
 
 func (s *lanes) close() {

@@ -149,10 +149,6 @@ type Worst struct {
 // MostWorst is how many endpoints Load names.
 const MostWorst = 20
 
-// lookTurn is how many lanes Load looks at before others have their turn at the lock: 50,000
-// lanes at once would keep everybody from sending for ten milliseconds.
-const lookTurn = 256
-
 // Load reports how much there is to do now. It looks at every lane once, but not at all
 // of them at the same moment: what moves from one to another meanwhile may count twice
 // or not at all.
@@ -161,15 +157,14 @@ func (d *Dispatcher) Load() Load { return d.load(runtime.Gosched) }
 // load calls rest, without the lock, after each turn.
 func (d *Dispatcher) load(rest func()) Load {
 	s := d.lanes
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	now := time.Now()
+	s.mu.Lock()
 	load := Load{
 		InFlight: s.inFlight, Queued: s.queued, Bytes: s.bytes, Lanes: len(s.byID), CutOff: s.fault.cutSince,
 		Activities: map[LaneActivity]int{}, Breakers: map[BreakerState]int{},
 	}
-	looked := 0
-	for _, l := range s.byID {
+	s.mu.Unlock()
+	s.eachResting(rest, func(l *lane) {
 		load.Activities[l.activity(now)]++
 		load.Breakers[l.breaker.state(now)]++
 		if l.held != nil {
@@ -184,12 +179,7 @@ func (d *Dispatcher) load(rest func()) Load {
 		if w := l.worst(now); w.Why != "" {
 			load.consider(w)
 		}
-		if looked++; looked%lookTurn == 0 {
-			s.mu.Unlock() // a map may change between two steps of a loop over it
-			rest()
-			s.mu.Lock()
-		}
-	}
+	})
 	return load
 }
 
