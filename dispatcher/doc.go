@@ -7,6 +7,7 @@
 //
 //	intake.go    a record becomes an item, is forwarded, scheduled or buried
 //	lanes.go     whose turn it is; lane.go, ring.go, pace.go: what a lane and a tenant are and may do
+//	wait.go      how long a queue takes; starved.go: but for our own sake
 //	hold.go      what cannot be sent now; holdread.go: back from there; health.go, takeover.go: what the next owner knows
 //	breaker.go   when an endpoint gets a rest; episode.go: how long it has been failing
 //	attempt.go   exactly one POST; request.go: what is sent

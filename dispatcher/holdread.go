@@ -92,9 +92,9 @@ func (s *lanes) wants(l *lane, now time.Time) bool {
 		(l.breaker.closed() || l.ahead.len() == 0) && !s.fullForHeld(l, now)
 }
 
-// fullForHeld reports whether memory is too short to read more of the lane's
-// records, or its tenant has enough in memory. A lane that has none in memory may always read one: what waits behind
-// them takes up memory too, and goes only when they are gone.
+// fullForHeld reports whether memory is too short to read more of the lane's records, or
+// its tenant has enough in memory. A lane that has none in memory may always read one:
+// what waits behind them takes up memory too, and goes only when they are gone.
 func (s *lanes) fullForHeld(l *lane, now time.Time) bool {
 	return l.ahead.len()+l.inFlight > 0 && (s.bytes >= s.cfg.QueuedBytes || s.tenantWait(l, now) > s.cfg.LaneTime/2)
 }

@@ -55,9 +55,3 @@ func (p *pace) throttled() {
 // slow is how old an open attempt is when it stands out: four times the usual
 // time, and no less than 100 ms.
 func (p *pace) slow() time.Duration { return max(4*p.usual, 100*time.Millisecond) }
-
-// seconds is a wait of so many, 30 years at most: a rate of one in ten thousand years is
-// a slip, and must not turn into a wait that is over.
-func seconds(n float64) time.Duration {
-	return time.Duration(min(n, 1e9) * float64(time.Second))
-}

@@ -127,19 +127,3 @@ func (s *lanes) tenantEnds(t *tenant) {
 	t.inFlight--
 	s.ring.resume(t)
 }
-
-// tenantWait is how long the last of a tenant's deliveries would wait for its bounds.
-func (s *lanes) tenantWait(l *lane, now time.Time) time.Duration {
-	t := l.tenant
-	if t.name == "" {
-		return 0
-	}
-	wait := time.Duration(0)
-	if s.cfg.TenantShare < 1 {
-		wait = seconds(float64(t.queued) * s.expected(l, now).Seconds() / float64(s.tenantMost()))
-	}
-	if t.bucket != nil {
-		wait = max(wait, seconds((float64(t.queued)-t.bucket.TokensAt(now))/s.cfg.TenantRate))
-	}
-	return wait
-}

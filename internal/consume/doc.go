@@ -25,6 +25,6 @@
 // files in the order of the data: loop polls; ownership says which partitions are ours
 // and handover whose a polled record is; assignment gives it to the Intake; ledger and
 // facts remember what became of it, by the trackers of internal/offsets; metadata and
-// commit write that down in Kafka. reset says where a partition begins, lease whether a
-// new POST may begin, watch what is wrong with the cluster.
+// commit write that down in Kafka. reset says where a partition begins by what logs has asked
+// the brokers, lease whether a new POST may begin, watch what is wrong with the cluster.
 package consume

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -63,6 +64,30 @@ func (r *Reader) list(ctx context.Context, topic string, ask func(context.Contex
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("asking for offsets of %s: %w", topic, kerr.UnknownTopicOrPartition)
+	}
+	return out, nil
+}
+
+// TopicID is a topic's id; zero where the broker has none.
+func (r *Reader) TopicID(ctx context.Context, topic string) ([16]byte, error) {
+	t, err := r.find(ctx, topic)
+	if err != nil {
+		return t.id, fmt.Errorf("asking for topic %s: %w", topic, err)
+	}
+	return t.id, nil
+}
+
+// Topics are the names of all topics that begin with a prefix, in order.
+func (r *Reader) Topics(ctx context.Context, prefix string) ([]string, error) {
+	all, err := r.adm.ListTopics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for topics: %w", err)
+	}
+	var out []string
+	for _, name := range all.Names() {
+		if strings.HasPrefix(name, prefix) {
+			out = append(out, name)
+		}
 	}
 	return out, nil
 }

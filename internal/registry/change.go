@@ -2,8 +2,10 @@ package registry
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -16,7 +18,7 @@ import (
 func (a *Admin) Create(ctx context.Context, by Actor, ep Endpoint, secrets ...string) (Result, error) {
 	var res Result
 	if ep.ID == "" {
-		ep.ID = "ep_" + lowerText()
+		ep.ID = "ep_" + strings.ToLower(rand.Text())
 	}
 	if len(ep.Secrets) > 0 {
 		return res, &ValidationError{Field: "secrets", Value: "(given)", Remedy: "leave it out; secrets are made, or given beside the endpoint"}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"sync"
 	"time"
 
@@ -274,5 +273,3 @@ func (t *Table) apply(recs []*kgo.Record) {
 
 // caughtUp implements reader.
 func (t *Table) caughtUp() error { return nil }
-
-func lowerText() string { return strings.ToLower(rand.Text()) }

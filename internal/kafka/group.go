@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -123,30 +122,6 @@ func (r *Reader) Commits(ctx context.Context, group string) (map[string]map[int3
 				out[o.Topic] = map[int32]Commit{}
 			}
 			out[o.Topic][o.Partition] = Commit{o.At, o.Metadata}
-		}
-	}
-	return out, nil
-}
-
-// TopicID is a topic's id; zero where the broker has none.
-func (r *Reader) TopicID(ctx context.Context, topic string) ([16]byte, error) {
-	t, err := r.find(ctx, topic)
-	if err != nil {
-		return t.id, fmt.Errorf("asking for topic %s: %w", topic, err)
-	}
-	return t.id, nil
-}
-
-// Topics are the names of all topics that begin with a prefix, in order.
-func (r *Reader) Topics(ctx context.Context, prefix string) ([]string, error) {
-	all, err := r.adm.ListTopics(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("asking for topics: %w", err)
-	}
-	var out []string
-	for _, name := range all.Names() {
-		if strings.HasPrefix(name, prefix) {
-			out = append(out, name)
 		}
 	}
 	return out, nil
