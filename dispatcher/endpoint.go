@@ -22,6 +22,7 @@ type Endpoint struct {
 	Owner          string // contact for notices
 	Signer         Signer
 	Schedule       Schedule
+	MaxAge         time.Duration // of a delivery that is read from hold; 0: Config.MaxAge
 	MaxInFlight    int           // default 10
 	Timeout        time.Duration // of a whole attempt, default 15 s
 	RateLimit      *schemas.RateLimit
@@ -64,6 +65,14 @@ func (e *Endpoint) timeout() time.Duration {
 		return DefaultTimeout
 	}
 	return e.Timeout
+}
+
+// maxAge is the oldest that a delivery to it may be, where others' may be of byDefault.
+func (e *Endpoint) maxAge(byDefault time.Duration) time.Duration {
+	if e == nil || e.MaxAge <= 0 {
+		return byDefault
+	}
+	return e.MaxAge
 }
 
 func (e *Endpoint) version() int64 {

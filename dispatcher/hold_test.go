@@ -231,3 +231,30 @@ func TestAReadOfHoldGrowsWithWhatALaneCanUse(t *testing.T) {
 		t.Errorf("%d bytes after a turn that was no use, want %d", got, holdFirst)
 	}
 }
+
+func TestWhatHasBeenOnHoldForLongerThanItsEndpointsMaxAgeDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.endpoint("short", func(ep *Endpoint) { ep.MaxAge = time.Minute })
+		w.endpoint("long")
+		w.answers(func(*http.Request) (*http.Response, error) { return status(503, "Retry-After", "600"), nil })
+		for _, id := range []string{"short", "long"} {
+			w.send(id, 1) // paused by its answer
+			time.Sleep(time.Second)
+			w.send(id, 3)
+		}
+		w.answers(func(*http.Request) (*http.Response, error) { return status(200), nil })
+		time.Sleep(11 * time.Minute)
+		w.see(func() {
+			if n := len(w.bodies("long")); n != 1+3 {
+				t.Errorf("%d POSTs to the one that takes them old, want 4", n)
+			}
+			if n := len(w.bodies("short")); n != 1 {
+				t.Errorf("%d POSTs to the one that takes them for a minute, want 1", n)
+			}
+			if len(w.letters) != 3 || w.letters[0].Reason != schemas.ReasonExpired || w.letters[0].EndpointID != "short" {
+				t.Errorf("%d letters: %v", len(w.letters), w.letters)
+			}
+		})
+	})
+}

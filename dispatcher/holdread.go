@@ -264,7 +264,7 @@ func (s *lanes) ingest(l *lane, rec *schemas.Record, now time.Time) (ends func()
 		l.take(it)
 		it.d.Error = schemas.CleanError(err.Error())
 		return func() { p.d.bury(it, schemas.ReasonMalformed, nil) }, false
-	case now.Sub(it.d.Enqueued) > s.cfg.MaxAge && s.d.clock.trusted():
+	case now.Sub(it.d.Enqueued) > l.ep.maxAge(s.cfg.MaxAge) && s.d.clock.trusted():
 		open()
 		l.take(it)
 		return func() { p.d.bury(it, schemas.ReasonExpired, nil) }, false

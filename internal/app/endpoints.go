@@ -65,7 +65,7 @@ func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration, o
 	logURL := *ep.URL
 	logURL.RawQuery, logURL.User = "", nil
 	ep.LogURL = logURL.String()
-	ep.Schedule = prepareSchedule(rec.Retry, maxAge)
+	ep.Schedule, ep.MaxAge = prepareSchedule(rec.Retry, maxAge), time.Duration(rec.Retry.MaxAge)
 	noting := func(endpointID, sealed string) (string, error) {
 		text, err := open(endpointID, sealed)
 		if err == nil {

@@ -121,6 +121,22 @@ func TestOffsetSetAgreesWithAMap(t *testing.T) {
 					truth[o] = true
 				}
 			},
+			"remove": func(t *rapid.T) {
+				o := rapid.Int64Range(0, 95).Draw(t, "offset")
+				set.Remove(o)
+				delete(truth, o)
+			},
+			"within": func(t *rapid.T) {
+				from, to, want := rapid.Int64Range(-1, 95).Draw(t, "from"), rapid.Int64Range(-1, 95).Draw(t, "to"), int64(0)
+				for o := range truth {
+					if from <= o && o < to {
+						want++
+					}
+				}
+				if got := set.Within(from, to); got != want {
+					t.Fatalf("%d within [%d, %d) of %v, want %d", got, from, to, set, want)
+				}
+			},
 			"dropBelow": func(t *rapid.T) {
 				floor := rapid.Int64Range(0, 60).Draw(t, "floor")
 				set.DropBelow(floor)
