@@ -66,3 +66,22 @@ func TestASummaryThatIsEndedEarlyIsTrueAndSaysSo(t *testing.T) {
 		t.Errorf("%d %+v", sum.Count, sum.Coverage)
 	}
 }
+
+func TestASummaryThatDoesNotKnowWhatExpiresSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(2, "ep_1")
+	w.fake().ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		for _, r := range req.(*kmsg.DescribeConfigsRequest).Resources {
+			refused := kmsg.NewDescribeConfigsResponseResource()
+			refused.ResourceType, refused.ResourceName, refused.ErrorCode = r.ResourceType, r.ResourceName, kerr.TopicAuthorizationFailed.Code
+			resp.Resources = append(resp.Resources, refused)
+		}
+		return resp, nil, true
+	})
+	sum, err := w.store.Summary(w.ctx(), Filter{})
+	if err != nil || sum.Count != 2 || sum.NoExpiry == nil {
+		t.Errorf("%+v %v", sum, err)
+	}
+}

@@ -127,11 +127,9 @@ func (r *resending) readHistory(ctx context.Context) error {
 	if err != nil {
 		return r.store.explain(err, topic, "Read")
 	}
-	from := make([]int64, len(ends))
-	if !r.past.Since.IsZero() {
-		if from, err = r.store.reader.After(ctx, topic, r.past.Since.Add(-clockMargin)); err != nil {
-			return r.store.explain(err, topic, "Read")
-		}
+	from, err := r.since(ctx, topic, len(ends))
+	if err != nil {
+		return err
 	}
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
 		var a schemas.Attempt
@@ -154,12 +152,17 @@ func (r *resending) readHistory(ctx context.Context) error {
 // parallel reads several partitions at the same time; of an endpoint only its own.
 func (r *resending) parallel(ctx context.Context, topic string, from, to []int64, fn func(*schemas.Record) error) error {
 	f := r.past.filter()
-	parts := partitionsOf(&f, int32(len(to)))
+	return r.store.forwards(ctx, topic, partitionsOf(&f, int32(len(to))), from, to, fn)
+}
+
+// forwards hands over ranges of partitions of a topic, several at a time.
+func (s *Store) forwards(ctx context.Context, topic string, parts []int32, from, to []int64, fn func(*schemas.Record) error) error {
 	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(width(len(parts)))
+	parallel := width(len(parts))
+	group.SetLimit(parallel)
 	for _, p := range parts {
 		group.Go(func() error {
-			return r.store.reader.ReadForwards(gctx, topic, p, from[p], to[p], chunkFor(width(len(parts))), func(recs []schemas.Record) error {
+			return s.reader.ReadForwards(gctx, topic, p, from[p], to[p], chunkFor(parallel), func(recs []schemas.Record) error {
 				for i := range recs {
 					if err := fn(&recs[i]); err != nil {
 						return err
@@ -169,7 +172,17 @@ func (r *resending) parallel(ctx context.Context, topic string, from, to []int64
 			})
 		})
 	}
-	return r.store.explain(group.Wait(), topic, "Read")
+	return s.explain(group.Wait(), topic, "Read")
+}
+
+// since is where a topic's records of the window may begin: those that were written
+// later than since, and a margin for clocks before. Without since it is the start.
+func (r *resending) since(ctx context.Context, topic string, partitions int) ([]int64, error) {
+	if r.past.Since.IsZero() {
+		return make([]int64, partitions), nil
+	}
+	from, err := r.store.reader.After(ctx, topic, r.past.Since.Add(-clockMargin))
+	return from, r.store.explain(err, topic, "Read")
 }
 
 func (r *resending) read(ctx context.Context, from, to []int64) error {

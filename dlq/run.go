@@ -137,7 +137,9 @@ func (r *runner) work(ctx context.Context, outcomes *follower) error {
 	side, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { r.beats(side) })
-	wg.Go(func() { r.watches(side) })
+	wg.Go(func() {
+		r.watches(side, func(ctx context.Context) (string, bool, error) { return r.runs.cancelled(ctx, r.run.ID) })
+	})
 	wg.Go(func() { r.reports(side) })
 	if r.plan.Job.Auto {
 		wg.Go(func() { r.adapts(side) })
@@ -245,7 +247,8 @@ func (r *runner) live(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (r *runner) watches(ctx context.Context) {
+// watches looks again and again whether somebody wishes the run to end.
+func (r *runner) watches(ctx context.Context, look func(context.Context) (who string, wished bool, err error)) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -254,7 +257,7 @@ func (r *runner) watches(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if who, wished, err := r.runs.cancelled(ctx, r.run.ID); err == nil && wished {
+		if who, wished, err := look(ctx); err == nil && wished {
 			r.stop(fmt.Errorf("%w by %s", ErrCancelled, who))
 			return
 		}

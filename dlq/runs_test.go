@@ -1,10 +1,12 @@
 package dlq
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -210,5 +212,25 @@ func TestARunWithALimitGoesOnWithWhatItSelectedFirst(t *testing.T) {
 		if replayed != selected[l] && !(selected[l] && l.settled) {
 			t.Errorf("letter %d: selected %t, replayed %t", i, selected[l], replayed)
 		}
+	}
+}
+
+func TestAWishToCancelIsHeardWithinTwoSeconds(t *testing.T) {
+	const reading = 900 * time.Millisecond // of the runs topic, on a bad day
+	for _, after := range []time.Duration{0, time.Millisecond, time.Second / 2, time.Second, 1300 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancelCause(t.Context())
+			wish := time.Now().Add(after)
+			r := &runner{stop: stop}
+			go r.watches(ctx, func(context.Context) (string, bool, error) {
+				asked := time.Now()
+				time.Sleep(reading)
+				return "ben", !asked.Before(wish), nil
+			})
+			<-ctx.Done()
+			if took := time.Since(wish); !errors.Is(context.Cause(ctx), ErrCancelled) || took > 2*time.Second {
+				t.Errorf("wished after %s: %v after %s", after, context.Cause(ctx), took)
+			}
+		})
 	}
 }

@@ -62,7 +62,7 @@ func (r *resending) readSources(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = r.store.allPartitions(ctx, topic, from, to, func(rec *schemas.Record) error {
+		err = r.store.forwards(ctx, topic, every(int32(len(to))), from, to, func(rec *schemas.Record) error {
 			r.takeEvent(src, rec, rec.Offset >= routed[rec.Partition].Offset)
 			return nil
 		})
@@ -82,11 +82,9 @@ func (r *resending) readKnown(ctx context.Context) error {
 	if err != nil {
 		return r.store.explain(err, topic, "Read")
 	}
-	from := make([]int64, len(ends))
-	if !r.past.Since.IsZero() {
-		if from, err = r.store.reader.After(ctx, topic, r.past.Since.Add(-clockMargin)); err != nil {
-			return r.store.explain(err, topic, "Read")
-		}
+	from, err := r.since(ctx, topic, len(ends))
+	if err != nil {
+		return err
 	}
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
 		if d, err := schemas.ParseDelivery(*rec); err == nil && d.Origin.Topic != topic {
@@ -130,25 +128,6 @@ func (r *resending) takeEvent(src *fromSources, rec *schemas.Record, open bool) 
 		}
 		r.mu.Unlock()
 	}
-}
-
-// allPartitions hands over ranges of all partitions of a topic, several at a time.
-func (s *Store) allPartitions(ctx context.Context, topic string, from, to []int64, fn func(*schemas.Record) error) error {
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(width(len(to)))
-	for p := range to {
-		group.Go(func() error {
-			return s.reader.ReadForwards(gctx, topic, int32(p), from[p], to[p], chunkFor(width(len(to))), func(recs []schemas.Record) error {
-				for i := range recs {
-					if err := fn(&recs[i]); err != nil {
-						return err
-					}
-				}
-				return gctx.Err()
-			})
-		})
-	}
-	return s.explain(group.Wait(), topic, "Read")
 }
 
 // resendSources writes what was selected from sources.

@@ -158,11 +158,7 @@ func (s *Store) retention(ctx context.Context) (time.Duration, error) {
 func partitionsOf(f *Filter, n int32) []int32 {
 	endpoints := f.endpoints()
 	if len(endpoints) == 0 {
-		all := make([]int32, n)
-		for p := range n {
-			all[p] = p
-		}
-		return all
+		return every(n)
 	}
 	var out []int32
 	for _, id := range endpoints {
@@ -170,6 +166,15 @@ func partitionsOf(f *Filter, n int32) []int32 {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// every is all of n partitions.
+func every(n int32) []int32 {
+	all := make([]int32, n)
+	for p := range n {
+		all[p] = p
+	}
+	return all
 }
 
 // width is how many partitions are read at the same time, and chunkFor how many

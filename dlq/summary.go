@@ -35,6 +35,7 @@ type Summary struct {
 	Count    int64
 	Bytes    int64
 	Coverage Coverage
+	NoExpiry error // why Group.Expiring is not known; nil: it is
 }
 
 type groupKey struct {
@@ -88,10 +89,8 @@ func (g *groups) add(e *Entry) error {
 // what its Coverage names.
 func (s *Store) Summary(ctx context.Context, f Filter) (*Summary, error) {
 	var expiring time.Time
-	keep, err := s.Retention(ctx)
-	if err != nil {
-		s.log.Debug("expiring letters are not counted", "err", err)
-	} else if keep > 0 {
+	keep, noExpiry := s.Retention(ctx)
+	if noExpiry == nil && keep > 0 {
 		expiring = time.Now().Add(24*time.Hour - keep)
 	}
 	var mu sync.Mutex
@@ -107,7 +106,7 @@ func (s *Store) Summary(ctx context.Context, f Filter) (*Summary, error) {
 		return nil, err
 	}
 	sum := joined(parts)
-	sum.Coverage = cover
+	sum.Coverage, sum.NoExpiry = cover, noExpiry
 	return sum, err
 }
 

@@ -33,6 +33,9 @@ endpoint, the largest first. Ctrl-C shows what was read until then, and says so.
 		} else if err := r.writeSummary(sum); err != nil {
 			return err
 		}
+		if sum.NoExpiry != nil && sum.Count > 0 {
+			r.notef("milena: how many expire is not known: %v", sum.NoExpiry)
+		}
 		return r.partial(sum.Coverage, err)
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -8,8 +9,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/milena-project/milena/dlq"
 	"github.com/milena-project/milena/internal/router"
 	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
 )
 
 func TestSourcesCheckShowsWhoWouldGetWhatAndWhy(t *testing.T) {
@@ -73,5 +76,41 @@ func TestSourcesCheckWithoutATopicIsAMistakeInUsage(t *testing.T) {
 	if res := run(t, "", env, "sources", "check"); res.code != exitUsage ||
 		!strings.Contains(res.err, "webhooks.deliveries is one of Milena's") || !strings.Contains(res.err, "payments is none") {
 		t.Errorf("%+v", res)
+	}
+}
+
+func TestResendFromSourcesReachesAnEndpointThatCameLater(t *testing.T) {
+	fake, env := cluster(t)
+	fake.CreateTopics(testkit.Topic{Name: "orders", Partitions: 2})
+	if res := run(t, "", env, "resend", "--event", "e1", "--from-sources", "--yes"); res.code != exitUsage || !strings.Contains(res.err, "sources.topics") {
+		t.Errorf("without a source: %+v", res)
+	}
+	env = append(env, "MILENA_KEYRING=k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "MILENA_SOURCES_TOPICS=orders", "MILENA_SOURCES_TENANTS=orders=header:shop")
+	cl := fake.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for i, id := range []string{"e1", "e2"} {
+		testkit.Produce(t, cl, &kgo.Record{Topic: "orders", Partition: int32(i), Value: []byte(id + "'s bytes"), Headers: []kgo.RecordHeader{
+			{Key: "ce_id", Value: []byte(id)}, {Key: "ce_source", Value: []byte("/shop")}, {Key: "ce_type", Value: []byte("order.paid")}, {Key: "shop", Value: []byte("acme")}}})
+	}
+	for id, types := range map[string]string{"late": "order.*", "other": "stock.*"} {
+		if res := run(t, "", env, "endpoint", "create", "--id", id, "--tenant", "acme", "--url", "https://example.com/hook", "--event-types", types); res.code != exitDone {
+			t.Fatalf("%+v", res)
+		}
+	}
+	res := run(t, "", env, "resend", "--event", "e1", "--from-sources", "--yes", "--json")
+	var rep dlq.Report
+	if err := json.Unmarshal([]byte(res.out), &rep); err != nil || res.code != exitDone || rep.Run.Counts.Written != 1 {
+		t.Fatalf("%v %+v", err, res)
+	}
+	names := schemas.Names{Prefix: schemas.DefaultPrefix}
+	consumer := fake.Client(kgo.ConsumeTopics(names.Deliveries()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, rec := range consumer.PollFetches(ctx).Records() {
+		if string(rec.Key) != "late" || string(rec.Value) != "e1's bytes" {
+			t.Errorf("%s: %s", rec.Key, rec.Value)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Error("nothing was written")
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"math"
-	"net/url"
 
 	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/internal/logging"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -31,7 +31,7 @@ func (a *App) logAttempt(at *schemas.Attempt) {
 	attrs := append(make([]slog.Attr, 0, 24),
 		slog.String("outcome", string(at.Outcome)), slog.String("endpoint_id", at.EndpointID),
 		slog.String("delivery_id", at.DeliveryID), slog.String("message_id", at.MessageID), slog.String("event_id", at.EventID),
-		slog.String("source", withoutQuery(at.Source)), slog.String("type", at.Type), slog.Int("attempt", at.Number), slog.Int("generation", at.Generation),
+		slog.String("source", logging.WithoutQuery(at.Source)), slog.String("type", at.Type), slog.Int("attempt", at.Number), slog.Int("generation", at.Generation),
 		slog.Int("status", at.Status), slog.Float64("duration_ms", at.Duration), slog.Float64("dispatch_delay_ms", at.Delay),
 		slog.Int("bytes", at.Bytes))
 	attrs = given(attrs, slog.String("tenant", at.Tenant), slog.String("url", at.URL), slog.String("error_class", string(at.ErrorClass)),
@@ -50,17 +50,6 @@ func given(attrs []slog.Attr, texts ...slog.Attr) []slog.Attr {
 		}
 	}
 	return attrs
-}
-
-// withoutQuery is an event's source without what may be a secret in it: a source is a
-// URI, and some have a token behind their question mark.
-func withoutQuery(source string) string {
-	u, err := url.Parse(source)
-	if err != nil || (u.RawQuery == "" && u.User == nil && u.Fragment == "") {
-		return source
-	}
-	u.RawQuery, u.User, u.Fragment, u.RawFragment = "", nil, "", ""
-	return u.String()
 }
 
 // sampled reports whether a delivery is in the sample: all of its attempts are, or

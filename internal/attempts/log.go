@@ -89,8 +89,13 @@ func (l *Log) starts(ctx context.Context, since time.Time) ([]int64, error) {
 	if since.IsZero() {
 		return l.reader.Starts(ctx, l.topic)
 	}
-	return l.reader.After(ctx, l.topic, since) // a record is written after its attempt began
+	// A record is written after its attempt began, but by the clocks of brokers, which
+	// may be behind those of dispatchers. The filter looks at the attempt's own time.
+	return l.reader.After(ctx, l.topic, since.Add(-clockMargin))
 }
+
+// clockMargin is how far the clocks of brokers may be behind those of dispatchers.
+const clockMargin = 10 * time.Minute
 
 // partitions are those that wanted attempts can be in.
 func (l *Log) partitions(f *Filter, n int) []int32 {

@@ -177,3 +177,20 @@ func TestAnyTextIsFound(t *testing.T) {
 		}
 	}
 }
+
+// The index of times goes by the brokers' clock, --since by the attempt's.
+func TestABrokerWhoseClockIsBehindHidesNothing(t *testing.T) {
+	fake, l := openLog(t)
+	one := attempt("ep", 1)
+	rec := record(t, one)
+	rec.Timestamp = one.Started.Add(-2 * time.Minute)
+	testkit.Produce(t, fake.Client(), rec)
+	end, err := l.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, _, err := l.Last(t.Context(), Filter{Since: one.Started.Add(-time.Second)}, end, 10)
+	if err != nil || len(found) != 1 {
+		t.Errorf("%+v %v", found, err)
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// tally counts what the attempts topic says. One goroutine owns it.
+// tally counts what the attempts topic says. It is guarded by show's lock.
 type tally struct {
 	delivered int
 	failed    int // attempts that will be tried again

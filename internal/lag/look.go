@@ -3,6 +3,7 @@ package lag
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +65,9 @@ func (r *Reader) Look(ctx context.Context, now time.Time, countFor time.Duration
 	if err := r.hold(ctx, rep); err != nil {
 		return nil, err
 	}
-	r.count(ctx, rep, countFor)
+	if err := r.count(ctx, rep, countFor); err != nil {
+		rep.NotCounted = schemas.CleanText(err.Error(), schemas.MaxErrorLen)
+	}
 	rep.Judge()
 	return rep, nil
 }
@@ -206,12 +209,12 @@ func earlier(at **time.Time, t time.Time) {
 }
 
 // count counts dead letters, if that is done in time.
-func (r *Reader) count(ctx context.Context, rep *Report, within time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+func (r *Reader) count(ctx context.Context, rep *Report, within time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("it takes longer than %s", within))
 	defer cancel()
 	ends, err := r.kafka.Ends(ctx, r.names.DLQ())
 	if err != nil {
-		return
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	all := make([]int32, len(ends))
 	for i := range all {
@@ -219,7 +222,7 @@ func (r *Reader) count(ctx context.Context, rep *Report, within time.Duration) {
 	}
 	f, err := r.letters.Figures(ctx, all)
 	if err != nil {
-		return
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	l := &Letters{Topic: r.names.DLQ(), ByReason: f.Open}
 	for _, n := range f.Open {
@@ -234,4 +237,5 @@ func (r *Reader) count(ctx context.Context, rep *Report, within time.Duration) {
 		}
 	}
 	rep.Letters = l
+	return nil
 }

@@ -4,11 +4,14 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -197,3 +200,24 @@ func TestWhatIsDoneAboveTheCommitIsDone(t *testing.T) {
 }
 
 func base64URL(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+func TestDeadLettersThatAreNotCountedSayWhy(t *testing.T) {
+	w := newWorld(t)
+	w.fake.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		for _, r := range req.(*kmsg.DescribeConfigsRequest).Resources {
+			refused := kmsg.NewDescribeConfigsResponseResource()
+			refused.ResourceType, refused.ResourceName, refused.ErrorCode = r.ResourceType, r.ResourceName, kerr.TopicAuthorizationFailed.Code
+			resp.Resources = append(resp.Resources, refused)
+		}
+		return resp, nil, true
+	})
+	rep := w.look(time.Now())
+	var text strings.Builder
+	if err := (Style{}).Write(&text, rep); err != nil {
+		t.Fatal(err)
+	}
+	if rep.Letters != nil || !strings.Contains(text.String(), "not counted: asking for the retention of webhooks.dlq: not allowed") {
+		t.Errorf("%+v\n%s", rep.Letters, text.String())
+	}
+}

@@ -13,7 +13,9 @@ type Report struct {
 	Oldest  *Age      `json:"oldest"` // the oldest record that is ready and not settled; null: there is none
 	Topics  []Topic   `json:"topics"`
 	Hold    Hold      `json:"hold"`
-	Letters *Letters  `json:"dead_letters"` // null: they could not be counted in time
+	Letters *Letters  `json:"dead_letters"` // null: they are not counted
+
+	NotCounted string `json:"dead_letters_not_counted,omitempty"` // why
 }
 
 // Age is how old what is.

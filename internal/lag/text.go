@@ -120,7 +120,7 @@ func (s Style) hold(b *strings.Builder, h *Hold, width int, now time.Time) {
 
 func (s Style) letters(b *strings.Builder, r *Report, width int) {
 	if r.Letters == nil {
-		fmt.Fprintf(b, "%-11s %-*s %10s  could not be counted in time; milena dlq summary\n", "dead", width, "", "?")
+		fmt.Fprintf(b, "%-11s %-*s %10s  not counted: %s; see milena dlq summary\n", "dead", width, "", "?", r.NotCounted)
 		return
 	}
 	l := r.Letters

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/milena-project/milena/dispatcher"
+	"github.com/milena-project/milena/internal/logging"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -93,7 +94,7 @@ func (t *Tracer) Attempting(d *schemas.Delivery, ep *dispatcher.Endpoint) *dispa
 func attemptAttributes(d *schemas.Delivery, ep *dispatcher.Endpoint) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		semconv.HTTPRequestMethodPost, semconv.URLFull(ep.LogURL), semconv.ServerAddress(ep.URL.Hostname()), semconv.ServerPort(port(ep)),
-		semconv.CloudEventsEventID(d.Event.ID), semconv.CloudEventsEventSource(d.Event.Source), semconv.CloudEventsEventType(d.Event.Type),
+		semconv.CloudEventsEventID(d.Event.ID), semconv.CloudEventsEventSource(logging.WithoutQuery(d.Event.Source)), semconv.CloudEventsEventType(d.Event.Type),
 		attribute.String("milena.endpoint_id", d.EndpointID), attribute.String("milena.delivery_id", d.ID()),
 		attribute.String("milena.message_id", d.MessageID()), attribute.Int("milena.attempt", d.Attempt+1),
 	}

@@ -48,7 +48,7 @@ func endpoint(t *testing.T) *dispatcher.Endpoint {
 }
 
 func delivery() *schemas.Delivery {
-	return &schemas.Delivery{EndpointID: "shop", Event: schemas.Event{ID: "4711", Source: "/orders", Type: "order.created"},
+	return &schemas.Delivery{EndpointID: "shop", Event: schemas.Event{ID: "4711", Source: "/orders?token=secret", Type: "order.created"},
 		Origin: schemas.Origin{Topic: "webhooks.deliveries", Offset: 5}, Traceparent: sampled, Tracestate: "vendor=1"}
 }
 
@@ -117,7 +117,7 @@ func TestEveryStepIsASpanOfTheProducersTraceWithALinkToTheOneBefore(t *testing.T
 	post := attributesOf(spans[0])
 	for name, want := range map[string]string{
 		"http.request.method": "POST", "url.full": "https://shop.test/hooks", "server.address": "shop.test", "server.port": "443",
-		"http.response.status_code": "503", "error.type": "503", "cloudevents.event_id": "4711", "milena.endpoint_id": "shop", "milena.attempt": "1",
+		"http.response.status_code": "503", "error.type": "503", "cloudevents.event_id": "4711", "cloudevents.event_source": "/orders", "milena.endpoint_id": "shop", "milena.attempt": "1",
 	} {
 		if post[name] != want {
 			t.Errorf("%s = %q, want %q", name, post[name], want)
