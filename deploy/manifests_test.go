@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/milena-project/milena/dispatcher"
 	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/internal/registry"
 )
 
 // deployment is what the tests look at; that the rest is right is kubeconform's word.
@@ -99,7 +99,7 @@ func TestTheGraceTimeIsEnoughForEveryTimeoutThatCanBeRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if need := loaded.Dispatcher.DrainBudget + dispatcher.MaxTimeout; told < need {
+	if need := loaded.Dispatcher.DrainBudget + registry.MaxTimeout; told < need {
 		t.Errorf("grace time %s, a stop may take %s", told, need)
 	}
 }

@@ -33,8 +33,10 @@ const (
 	maxMetadata   = 50
 	maxInFlight   = 1000
 	maxRate       = 1e6
-	maxTimeout    = 60 * time.Second
 )
+
+// MaxTimeout is the longest total deadline of an attempt that can be registered.
+const MaxTimeout = 60 * time.Second
 
 var (
 	endpointID  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -166,8 +168,8 @@ func checkLimits(ep *Endpoint) error {
 	if n := ep.MaxInFlight; n < 0 || n > maxInFlight {
 		return &ValidationError{"max_in_flight", fmt.Sprint(n), fmt.Sprintf("use 1 to %d (0 or left out: the default, 10)", maxInFlight)}
 	}
-	if t := time.Duration(ep.Timeout); t < 0 || t > maxTimeout {
-		return &ValidationError{"timeout", t.String(), fmt.Sprintf("use more than 0 and at most %s (left out: the default, 15s)", maxTimeout)}
+	if t := time.Duration(ep.Timeout); t < 0 || t > MaxTimeout {
+		return &ValidationError{"timeout", t.String(), fmt.Sprintf("use more than 0 and at most %s (left out: the default, 15s)", MaxTimeout)}
 	}
 	if r := ep.RateLimit; r != nil {
 		if math.IsNaN(r.Rate) || r.Rate <= 0 || r.Rate > maxRate {
