@@ -87,10 +87,12 @@ func (x *importer) line(n int, line []byte, fn func(schemas.Record) error) (*Exp
 		Version int    `json:"version"`
 	}
 	damaged := func(err error) error { return fmt.Errorf("%w: line %d: %w", ErrDamaged, n, err) }
-	if err := json.Unmarshal(line, &kind); err != nil {
-		return nil, damaged(err)
-	}
+	err := json.Unmarshal(line, &kind)
 	switch {
+	case err != nil && n == 1:
+		return nil, damaged(errors.New("this is not a file that milena dlq export wrote"))
+	case err != nil:
+		return nil, damaged(err)
 	case n == 1 && kind.Line == lineHead && kind.Version == exportVersion:
 		return nil, nil
 	case n == 1:

@@ -25,7 +25,7 @@ type attemptsFlags struct {
 }
 
 func (p *program) attemptsCommand() *cobra.Command {
-	return p.attemptsVerb(&cobra.Command{Use: "attempts", Args: cobra.NoArgs,
+	return p.attemptsVerb(&cobra.Command{Use: "attempts", Args: noArgs,
 		Short: "What happened: every attempt, then the next try or the reason why there is none",
 		Long: `What happened: every attempt, then the next try or the reason why there is none. Oldest first.
 With --delivery or --endpoint only one partition of the log is read; the other filters may have to
@@ -36,7 +36,7 @@ read all of it, unless --since bounds them.`,
 }
 
 func (p *program) tailCommand() *cobra.Command {
-	return p.attemptsVerb(&cobra.Command{Use: "tail", Args: cobra.NoArgs, Short: "The same as attempts --follow",
+	return p.attemptsVerb(&cobra.Command{Use: "tail", Args: noArgs, Short: "The same as attempts --follow",
 		Example: "  milena tail --endpoint shop-42"}, true)
 }
 

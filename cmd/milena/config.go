@@ -15,7 +15,7 @@ func (p *program) configCommand() *cobra.Command {
 
 func (p *program) configPrintCommand() *cobra.Command {
 	var asJSON bool
-	cmd := settings(&cobra.Command{Use: "print", Args: cobra.NoArgs,
+	cmd := settings(&cobra.Command{Use: "print", Args: noArgs,
 		Short:   "Show every setting, its value and where it came from; secrets are masked",
 		Example: "  MILENA_LOG_LEVEL=debug milena config print --brokers kafka-1:9092\n  milena config print --json | jq -r 'select(.source != \"default\")'"})
 	jsonFlag(cmd, &asJSON)
@@ -51,7 +51,7 @@ func (p *program) writeValues(values []config.Value) error {
 }
 
 func (p *program) configCheckCommand() *cobra.Command {
-	cmd := settings(&cobra.Command{Use: "check", Args: cobra.NoArgs,
+	cmd := settings(&cobra.Command{Use: "check", Args: noArgs,
 		Short:   "Look for mistakes in the configuration, as serve would before it touches anything",
 		Example: "  milena config check --config milena.yaml"})
 	return p.verb(cmd, func(cmd *cobra.Command, _ []string) error {

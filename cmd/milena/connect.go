@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/milena-project/milena/internal/config"
 	"github.com/milena-project/milena/internal/kafka"
@@ -58,15 +61,24 @@ func (s *session) dial(ctx context.Context, network, addr string) (net.Conn, err
 }
 
 // within runs work that talks to Kafka, for at most --timeout. While no broker can
-// be reached it is run again: nothing has been asked of anyone then.
+// be reached, or the groups have no coordinator (the first question about a group
+// makes a new cluster elect one), it is run again: nothing has been asked of anyone then.
 func (s *session) within(ctx context.Context, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watchRegistry(ctx, stop) })
+	defer watching.Wait()
+	defer stop(nil)
 	again := time.NewTicker(250 * time.Millisecond)
 	defer again.Stop()
 	for {
 		err := work(ctx)
-		if !unreached(err) {
+		if missing := (*kafka.MissingTopicsError)(nil); errors.As(context.Cause(ctx), &missing) {
+			return missing
+		}
+		if !unreached(err) && !errors.Is(err, kerr.CoordinatorNotAvailable) {
 			return s.explain(ctx, err)
 		}
 		select {
@@ -75,6 +87,44 @@ func (s *session) within(ctx context.Context, work func(ctx context.Context) err
 			return s.explain(ctx, err)
 		}
 	}
+}
+
+// watchRegistry ends work whose registry does not exist: who reads it waits for the
+// topic, as a process does that starts beside topics apply, and a person should not.
+// It asks twice, because not every broker knows at once of a topic that was just made.
+func (s *session) watchRegistry(ctx context.Context, stop context.CancelCauseFunc) {
+	for try := 0; ; try++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(missingTopicsPause):
+		}
+		missing := s.missingTopics(ctx)
+		if missing == nil || !slices.Contains(missing.Topics, s.kafka.Names.Endpoints()) && !slices.Contains(missing.Topics, s.kafka.Names.Runs()) {
+			return
+		}
+		if try > 0 {
+			stop(missing)
+			return
+		}
+	}
+}
+
+// missingTopicsPause is longer than almost every command takes.
+const missingTopicsPause = 500 * time.Millisecond
+
+// missingTopics are those of Milena's topics that do not exist; nil if there is none, or nobody tells.
+func (s *session) missingTopics(ctx context.Context) *kafka.MissingTopicsError {
+	adm, err := s.kafka.NewAdmin()
+	if err != nil {
+		return nil
+	}
+	defer adm.Close()
+	missing, err := kafka.MissingTopics(ctx, adm, s.TopicsConfig())
+	if err != nil {
+		return nil
+	}
+	return missing
 }
 
 // unreached reports whether an error says that no connection could be made.
@@ -90,9 +140,17 @@ func unreached(err error) bool {
 func (s *session) explain(ctx context.Context, err error) error {
 	var unknown *registry.UnknownOutcomeError
 	switch {
-	case err == nil || errors.Is(err, kafka.ErrNoTopic) || errors.As(err, &unknown):
+	case err == nil || errors.As(err, &unknown):
 		return err
 	case kafka.IsNoTopic(err):
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askRights)
+		defer cancel()
+		if missing := s.missingTopics(ctx); missing != nil {
+			return missing
+		}
+		if errors.Is(err, kafka.ErrNoTopic) {
+			return err
+		}
 		return fmt.Errorf("%w (%w)", kafka.ErrNoTopic, err)
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded) && !kafka.IsDenied(err):
 		return err
@@ -111,7 +169,7 @@ func (s *session) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("Kafka at %s gave no answer within %s (--timeout): %w", strings.Join(s.Kafka.Brokers, ", "), s.timeout, err) //nolint:staticcheck // a name
 }
 
-// askRights bounds the question what we may do, which comes after --timeout.
+// askRights bounds the question what we may do, or what is missing, which comes after --timeout.
 const askRights = 3 * time.Second
 
 // denied names the rights of a role that are missing; nil if none is, or nobody tells.

@@ -19,11 +19,11 @@ func (p *program) readData(data string) ([]byte, error) {
 	return []byte(data), nil
 }
 
-// secretFile reads a secret, which never stands on a command line.
-func secretFile(name string) (string, error) {
+// secretFile reads the secret of a flag, which never stands on a command line.
+func secretFile(flag, name string) (string, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return "", usage("%w", err)
+		return "", usage("%s: %w", flag, err)
 	}
 	return strings.TrimRight(string(data), "\r\n"), nil
 }

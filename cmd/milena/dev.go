@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -18,12 +21,13 @@ import (
 
 func (p *program) devCommand() *cobra.Command {
 	var c devmode.Config
-	cmd := &cobra.Command{Use: "dev", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "dev", Args: noArgs,
 		Short: "Run the whole system in one process on an embedded broker, with sample endpoints and events",
 		Long: `Run the whole system in one process on an embedded broker, with sample endpoints and events, until
 Ctrl-C. Three endpoints stand on an echo receiver that verifies every signature: good, flaky (30 % of
 its answers are 500) and dead (503 for the first minute), tried again after 2s, 5s and 10s. The data
-stays in --data-dir, and a milena.yaml there makes every other command in this directory find it.`,
+stays in --data-dir with a milena.yaml. Every other command in this directory finds that of the default
+--data-dir by itself, and another one by MILENA_CONFIG.`,
 		Example: `  milena dev
   milena dev --forward-to http://localhost:3000/hook
   milena dev --events 10000 --exit`}
@@ -50,6 +54,10 @@ stays in --data-dir, and a milena.yaml there makes every other command in this d
 			return usage("--rate %g: want 0 (as fast as it goes) or more", c.Rate)
 		case fs.Changed(config.FlagConfig):
 			return usage("dev has a configuration of its own, which it writes; change single settings by flags or environment")
+		case !listenable(c.KafkaAddr):
+			return usage("--kafka-addr %q: want an address such as %s", c.KafkaAddr, devmode.DefaultKafkaAddr)
+		case c.ForwardTo != "" && !webAddress(c.ForwardTo):
+			return usage("--forward-to %q: want a URL such as http://localhost:3000/hook", c.ForwardTo)
 		case c.Events > 0 && !fs.Changed("rate"):
 			c.Rate = 0
 		}
@@ -62,6 +70,22 @@ stays in --data-dir, and a milena.yaml there makes every other command in this d
 		}
 		return err
 	})
+}
+
+// listenable reports whether text is host:port, as a listener wants it.
+func listenable(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// webAddress reports whether text is a URL that a request can go to at all.
+func webAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 // screenOf looks at what stdout is.

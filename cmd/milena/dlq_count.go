@@ -10,7 +10,7 @@ import (
 
 func (p *program) dlqCountCommand() *cobra.Command {
 	f := &dlqFlags{}
-	cmd := &cobra.Command{Use: "count", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "count", Args: noArgs,
 		Short:   "Count dead letters",
 		Example: "  milena dlq count --endpoint shop-42 --since 24h"}
 	filterFlags(cmd, &f.query)

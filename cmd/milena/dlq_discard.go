@@ -13,7 +13,7 @@ func (p *program) dlqDiscardCommand() *cobra.Command {
 	f := &jobFlags{}
 	var export string
 	var noExport bool
-	cmd := &cobra.Command{Use: "discard", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "discard", Args: noArgs,
 		Short: "Take dead letters out of the topic, after they were exported",
 		Long: `Take dead letters out of the topic. They are written to --export-to first, from where milena dlq import
 brings them back; on a terminal without --export-to, to a new file in this directory.`,

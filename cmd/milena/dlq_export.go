@@ -14,7 +14,7 @@ func (p *program) dlqExportCommand() *cobra.Command {
 	f := &dlqFlags{}
 	var to string
 	var zip bool
-	cmd := &cobra.Command{Use: "export", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "export", Args: noArgs,
 		Short: "Write dead letters to a file, byte for byte, that milena dlq import reads",
 		Long: `Write dead letters to a file, byte for byte: JSON lines with key, headers and payload (base64), and a
 last line with their number and a checksum. milena dlq import brings them back.`,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 
@@ -34,7 +35,7 @@ are open again then.`,
 		defer done()
 		end, err := dlq.Verify(file)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", safe(args[0]), err)
 		}
 		if !end.Complete {
 			r.notef("milena: the export was ended early: it has not all that was selected then")

@@ -68,6 +68,7 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 			r.notef("nothing to do")
 			return nil
 		}
+		p.sayExport(&f.job)
 		if err := p.consent(cmd.Context(), f, plan); err != nil {
 			return err
 		}
@@ -97,6 +98,19 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 // mayRun names the rights that a run lacks. A write that is refused is tried for ever,
 // so this is asked before the first.
 func (r *dlqRun) mayRun() error { return r.session.denied(r.cmd.Context(), kafka.RoleRun) }
+
+// sayExport says, before anyone is asked, how a discard is undone.
+func (p *program) sayExport(job *dlq.Job) {
+	switch {
+	case job.Kind != schemas.RunDiscard:
+	case job.Export == "":
+		p.notef("no export is written: they are gone for good")
+	case job.Export == dlq.Stdout:
+		p.notef("they are written to standard output first; milena dlq import brings them back")
+	default:
+		p.notef("they are written to %s first; milena dlq import %s brings them back", safe(job.Export), safe(job.Export))
+	}
+}
 
 // consent asks, or looks at what a script has said.
 func (p *program) consent(ctx context.Context, f *jobFlags, plan *dlq.Plan) error {
@@ -170,7 +184,15 @@ func wayOn(run *schemas.Run, err error) error {
 }
 
 func (r *dlqRun) writeReport(rep *dlq.Report) {
-	r.notef("run %s is %s: %d of %d written, %d settled", rep.Run.ID, rep.Run.State, rep.Run.Counts.Written, rep.Run.Counts.Matched, rep.Settled)
+	counts := rep.Run.Counts
+	switch rep.Run.Kind {
+	case schemas.RunDiscard:
+		r.notef("run %s is %s: %d of %d discarded", rep.Run.ID, rep.Run.State, rep.Settled, counts.Matched)
+	case schemas.RunImport:
+		r.notef("run %s is %s: %d of %d written", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
+	default:
+		r.notef("run %s is %s: %d of %d written, %d settled", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched, rep.Settled)
+	}
 	writeSkipped(r.program, rep.Run.Counts.Skipped)
 	if rep.Outcomes == nil {
 		return

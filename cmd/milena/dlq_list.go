@@ -10,7 +10,7 @@ import (
 
 func (p *program) dlqListCommand() *cobra.Command {
 	f := &dlqFlags{}
-	cmd := &cobra.Command{Use: "list", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "list", Args: noArgs,
 		Short:   "List dead letters, the newest first",
 		Example: "  milena dlq list --endpoint shop-42 --limit 20\n  milena dlq list --reason rejected --json | jq -r .delivery_id"}
 	filterFlags(cmd, &f.query)

@@ -12,7 +12,7 @@ import (
 
 func (p *program) dlqSummaryCommand() *cobra.Command {
 	f := &dlqFlags{}
-	cmd := &cobra.Command{Use: "summary", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "summary", Args: noArgs,
 		Short: "How many are dead, of which endpoints, and why",
 		Long: `How many are dead, of which endpoints, and why: one line for each reason, status, error class and
 endpoint, the largest first. Ctrl-C shows what was read until then, and says so.`,

@@ -98,13 +98,14 @@ func discardAndImport(t *testing.T, env []string) {
 	t.Helper()
 	dir := t.TempDir()
 	file, again := filepath.Join(dir, "a.jsonl.gz"), filepath.Join(dir, "b.jsonl")
-	if res := run(t, "", env, "dlq", "discard", "--endpoint", "shop-1", "--because", "test", "--yes", "--export-to", file); res.code != 0 {
+	if res := run(t, "", env, "dlq", "discard", "--endpoint", "shop-1", "--because", "test", "--yes", "--export-to", file); res.code != 0 ||
+		!strings.Contains(res.err, "they are written to "+file+" first; milena dlq import "+file+" brings them back") || !strings.Contains(res.err, "is done: 2 of 2 discarded\n") {
 		t.Fatalf("discard: %+v", res)
 	}
 	if res := run(t, "", env, "dlq", "count"); res.out != "0\n" {
 		t.Errorf("after the discard: %+v", res)
 	}
-	if res := run(t, "", env, "dlq", "import", file); res.code != 0 {
+	if res := run(t, "", env, "dlq", "import", file); res.code != 0 || !strings.Contains(res.err, "is done: 2 of 2 written\n") {
 		t.Fatalf("import: %+v", res)
 	}
 	if res := run(t, "", env, "dlq", "export", "--to", again); res.code != 0 || !strings.Contains(res.err, "2 dead letters") {
@@ -117,8 +118,14 @@ func discardAndImport(t *testing.T, env []string) {
 	if err := os.WriteFile(again, []byte(strings.Replace(string(text), "AAE=", "AAI=", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if res := run(t, "", env, "dlq", "import", again); res.code != exitFailed || !strings.Contains(res.err, "damaged") {
+	if res := run(t, "", env, "dlq", "import", again); res.code != exitFailed || !strings.Contains(res.err, "milena: "+again+": the export is damaged: ") {
 		t.Errorf("import of a damaged one: %+v", res)
+	}
+	if err := os.WriteFile(again, []byte("kafka:\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if res := run(t, "", env, "dlq", "import", again); res.code != exitFailed || !strings.HasSuffix(res.err, "line 1: this is not a file that milena dlq export wrote\n") {
+		t.Errorf("import of another file: %+v", res)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func (p *program) endpointCreateCommand() *cobra.Command {
 	var f fields
 	var id, tenant, secret string
-	cmd := &cobra.Command{Use: "create --url URL", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "create --url URL", Args: noArgs,
 		Short: "Register an endpoint; its secret is printed once",
 		Example: `  milena endpoint create --url https://example.com/hook
   milena endpoint create --id shop-42 --tenant shop --url https://shop.example/hooks --event-types 'order.*,payment.captured' --retry proofledger`}
@@ -30,7 +30,7 @@ func (p *program) endpointCreateCommand() *cobra.Command {
 		}
 		var own []string
 		if secret != "" {
-			text, err := secretFile(secret)
+			text, err := secretFile("--secret-file", secret)
 			if err != nil {
 				return err
 			}

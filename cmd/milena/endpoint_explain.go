@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,7 +118,7 @@ func (e *endpointRun) showExplained(x *explained) error {
 	}
 	owner := "owned by nobody"
 	if x.Owner != nil {
-		owner = "owned by " + safe(x.Owner.ClientID+" at "+x.Owner.Host)
+		owner = "owned by " + safe(x.Owner.ClientID+" at "+strings.TrimPrefix(x.Owner.Host, "/"))
 		if x.Process != "" {
 			owner += ", claimed by " + safe(x.Process)
 		}

@@ -170,7 +170,7 @@ func (f *fields) applyLimits(ep *schemas.Endpoint) {
 
 func (f *fields) applyAuth(ep *schemas.Endpoint) error {
 	if f.flags.Changed("bearer-file") {
-		token, err := secretFile(f.token)
+		token, err := secretFile("--bearer-file", f.token)
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (f *fields) applyAuth(ep *schemas.Endpoint) error {
 	if f.flags.Changed("bearer-file") || f.passwordFile == "" {
 		return usage("--basic-user needs --basic-password-file and excludes --bearer-file")
 	}
-	password, err := secretFile(f.passwordFile)
+	password, err := secretFile("--basic-password-file", f.passwordFile)
 	ep.Auth = &schemas.Auth{Basic: &schemas.BasicAuth{User: f.basicUser, Password: password}}
 	return err
 }

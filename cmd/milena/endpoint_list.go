@@ -17,7 +17,7 @@ import (
 func (p *program) endpointListCommand() *cobra.Command {
 	var tenant string
 	var failing bool
-	cmd := &cobra.Command{Use: "list", Args: cobra.NoArgs, Short: "List endpoints",
+	cmd := &cobra.Command{Use: "list", Args: noArgs, Short: "List endpoints",
 		Example: "  milena endpoint list --tenant shop\n  milena endpoint list --failing\n  milena endpoint list --json | jq -r .url"}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
 	cmd.Flags().BoolVar(&failing, "failing", false, "only those in trouble, and what it is: failing, paused, on hold, switched off")

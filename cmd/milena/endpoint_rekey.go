@@ -9,7 +9,7 @@ import (
 )
 
 func (p *program) endpointRekeyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "rekey", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "rekey", Args: noArgs,
 		Short: "Seal every secret anew with the first key of the key ring, so that the others can be taken away",
 		Long: `Seal every secret anew with the first key of the key ring: signing secrets, passwords, tokens and keys of client certificates.
 To replace a key: put the new one in front of the ring, restart every process with it, run this, then take the old one away.

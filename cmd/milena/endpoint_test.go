@@ -66,6 +66,15 @@ func TestTheLifeOfAnEndpoint(t *testing.T) {
 	if out := must(t, env, "endpoint", "rotate-secret", "shop", "--json"); !strings.Contains(out, `"new_secrets":[{"secret":"whsec_`) || strings.Contains(out, "PublicKey") {
 		t.Errorf("%s", out)
 	}
+	if res := run(t, "", env, "endpoint", "rotate-secret", "shop", "--overlap", "0s"); res.code != exitDone || !strings.Contains(res.err, "The old one signs no more.") {
+		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "endpoint", "rotate-secret", "shop"); res.code != exitDone || !strings.Contains(res.err, "The old one signs beside it until 2") {
+		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "endpoint", "create", "--url", "https://a.example/", "--scheme", "body,foo"); res.code != exitUsage || !strings.Contains(res.err, `signing: "body foo" is refused: `) {
+		t.Errorf("%+v", res)
+	}
 	if res := run(t, "", env, "endpoint", "list", "--tenant", "nobody"); !strings.Contains(res.err, "no endpoint of tenant nobody; others have 1 endpoint") {
 		t.Errorf("%+v", res)
 	}

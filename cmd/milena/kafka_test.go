@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -174,5 +175,28 @@ func TestAMissingTopicNamesTheCommandThatMakesIt(t *testing.T) {
 		if res.code != exitFailed || !strings.Contains(res.err, "milena topics apply") {
 			t.Errorf("%s: %+v", args, res)
 		}
+	}
+}
+
+func TestWhatHasNoTopicsYetIsToldSoAtOnce(t *testing.T) {
+	inDir(t)
+	fake := testkit.NewFake(t, testkit.WithBrokers(1))
+	env := []string{"MILENA_KAFKA_BROKERS=" + strings.Join(fake.Brokers(), ",")}
+	// Who has to wait for --timeout to learn it fails this test by its deadline.
+	for _, args := range [][]string{{"endpoint", "list"}, {"endpoint", "explain", "x"}, {"runs", "list"}, {"dlq", "summary"}, {"attempts"}, {"lag"}, {"send", "--endpoint", "x", "--data", "{}"}} {
+		res := run(t, "", env, append(args, "--timeout", "1h")...)
+		if res.code != exitFailed || res.err != "milena: none of Milena's topics is there (prefix \"webhooks.\"); milena topics apply makes them\n" {
+			t.Errorf("%v: %+v", args, res)
+		}
+	}
+	if res := run(t, "", env, "topics", "apply"); res.code != exitDone {
+		t.Fatalf("%+v", res)
+	}
+	names := schemas.Names{Prefix: schemas.DefaultPrefix}
+	if _, err := kadm.NewClient(fake.Client()).DeleteTopics(t.Context(), names.Endpoints()); err != nil {
+		t.Fatal(err)
+	}
+	if res := run(t, "", env, "endpoint", "list", "--timeout", "1h"); res.code != exitFailed || res.err != "milena: topic webhooks.endpoints is missing; milena topics apply makes it\n" {
+		t.Errorf("%+v", res)
 	}
 }

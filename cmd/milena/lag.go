@@ -24,7 +24,7 @@ type lagFlags struct {
 
 func (p *program) lagCommand() *cobra.Command {
 	f := &lagFlags{}
-	cmd := &cobra.Command{Use: "lag", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "lag", Args: noArgs,
 		Short: "What is left to do, what waits, what is held and what is dead, from Kafka alone",
 		Long: `What is left to do, what waits, what is held and what is dead, from Kafka alone: offsets, commit
 metadata and a few fetched records of each partition. It is right also when every process is dead, joins no

@@ -24,7 +24,7 @@ type resendFlags struct {
 
 func (p *program) resendCommand() *cobra.Command {
 	f := &resendFlags{}
-	cmd := &cobra.Command{Use: "resend", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "resend", Args: noArgs,
 		Short: "Send events again that are still in the deliveries topic, also those that were delivered",
 		Long: `Send events again that are still in the deliveries topic, also those that were delivered: one event, one
 delivery, or all of an endpoint in a window. Each becomes a new delivery with the same message id.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,7 +87,7 @@ subscribed endpoint, retries for three days, and keeps what could not be deliver
 		Example:       "  milena dev              # all of it on this machine, no Kafka needed\n  milena serve --brokers kafka-1:9092",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(p.in)
@@ -100,23 +99,12 @@ subscribed endpoint, retries for three days, and keeps what could not be deliver
 	return root
 }
 
-// flagError names the nearest setting for an unknown flag.
-func flagError(cmd *cobra.Command, err error) error {
-	text := err.Error()
-	if name, unknown := strings.CutPrefix(text, "unknown flag: "); unknown {
-		if key := config.Lookup(config.Suggest(name)); key != nil && key.Flag() != "" && cmd.Flags().Lookup(key.Flag()) != nil {
-			text += "; did you mean --" + key.Flag() + "?"
-		}
-	}
-	return usage("%s (see %s --help)", text, cmd.CommandPath())
-}
-
 // group is a command that only has subcommands.
 func group(use, short, example string, sub ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Example: example,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown command %q for %q (%s --help lists them)", args[0], cmd.CommandPath(), cmd.CommandPath())
+				return unknownCommand(cmd, args[0])
 			}
 			return nil
 		},

@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/schemas"
 )
 
 func (p *program) runsListCommand() *cobra.Command {
 	f := &dlqFlags{}
-	cmd := &cobra.Command{Use: "list", Args: cobra.NoArgs, Short: "List runs, the newest first", Example: "  milena runs list\n  milena runs list --json | jq 'select(.live)'"}
+	cmd := &cobra.Command{Use: "list", Args: noArgs, Short: "List runs, the newest first", Example: "  milena runs list\n  milena runs list --json | jq 'select(.live)'"}
 	jsonFlag(cmd, &f.json)
 	return p.runsVerb(cmd, f, func(s *session, runs *dlq.Runs, _ []string) error {
 		var list []dlq.Status
@@ -35,7 +36,11 @@ func (p *program) runsListCommand() *cobra.Command {
 			if i == 0 {
 				fmt.Fprintln(w, "RUN\tKIND\tSTATE\tSTARTED\tWRITTEN\tOF\tWHO\tWHY")
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", safe(st.ID), st.Kind, st.Word(), clock(st.Started), st.Counts.Written, st.Counts.Matched, dash(st.Who), dash(cutText(st.Why, 60)))
+			written := itoa(st.Counts.Written)
+			if st.Kind == schemas.RunDiscard {
+				written = "-" // it takes letters out and writes none
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", safe(st.ID), st.Kind, st.Word(), clock(st.Started), written, st.Counts.Matched, dash(st.Who), dash(cutText(st.Why, 60)))
 		}
 		if len(list) == 0 {
 			p.notef("no runs")

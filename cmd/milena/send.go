@@ -33,7 +33,7 @@ type sendFlags struct {
 
 func (p *program) sendCommand() *cobra.Command {
 	f := &sendFlags{}
-	cmd := &cobra.Command{Use: "send (--endpoint ID | --type T) --data STRING|@FILE|-", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "send (--endpoint ID | --type T) --data STRING|@FILE|-", Args: noArgs,
 		Short: "Send an event to one endpoint, or to all that subscribe to its type",
 		Long: `Send an event to one endpoint, or to every endpoint of the tenant that subscribes to its type.
 The bytes of --data are what is signed and POSTed. Every record is acknowledged by all in-sync

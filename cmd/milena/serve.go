@@ -17,7 +17,7 @@ import (
 )
 
 func (p *program) serveCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "serve", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "serve", Args: noArgs,
 		Short: "Run the production process: dispatcher, releaser and router (--roles picks some)",
 		Long: `Run the production process until SIGTERM or Ctrl-C: dispatcher, releaser and router.
 Several processes with the same settings share the work. What is in flight at the end is finished

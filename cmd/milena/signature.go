@@ -84,7 +84,7 @@ func (p *program) body(cmd *cobra.Command, f *signatureFlags) ([]byte, error) {
 
 func (p *program) signatureVerifyCommand() *cobra.Command {
 	f := &signatureFlags{}
-	cmd := &cobra.Command{Use: "verify", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "verify", Args: noArgs,
 		Short: "Check a request that was received: exit code 0 good, 1 bad with the reason",
 		Example: `  milena signature verify --secret-file secret.txt --data @body.json \
     --header 'webhook-id: msg_…' --header 'webhook-timestamp: 1764500000' --header 'webhook-signature: v1,…'`}
@@ -132,7 +132,7 @@ func (p *program) signatureVerifyCommand() *cobra.Command {
 
 func (p *program) signatureSignCommand() *cobra.Command {
 	f := &signatureFlags{}
-	cmd := &cobra.Command{Use: "sign", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "sign", Args: noArgs,
 		Short:   "Sign a body and print the curl command that POSTs it so that it verifies",
 		Example: "  WEBHOOK_SECRET=whsec_… milena signature sign --data @body.json --url http://localhost:3000/hook | sh"}
 	f.add(cmd)

@@ -35,7 +35,7 @@ func (p *program) topicsVerb(cmd *cobra.Command, run func(cmd *cobra.Command, s 
 }
 
 func (p *program) topicsPlanCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "plan", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "plan", Args: noArgs,
 		Short:   "Show what differs, why it matters and the command that mends it; changes nothing",
 		Long:    "Show what differs, why it matters and the command that mends it. Changes nothing.\nExit code 0: nothing to do; 3: there are differences.",
 		Example: "  milena topics plan\n  milena topics plan --topics-partitions 48 --json"}
@@ -79,7 +79,7 @@ func (p *program) showPlan(plan kafka.Plan, asJSON bool) error {
 }
 
 func (p *program) topicsApplyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "apply", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "apply", Args: noArgs,
 		Short:   "Create and mend topics; never lowers a retention, deletes, or changes a count of partitions",
 		Long:    "Create and mend topics. Never lowers a retention, deletes, or changes a count of partitions.\nExit code 0: all is as it shall be; 3: differences remain that must be mended by hand.",
 		Example: "  milena topics apply --brokers kafka-1:9092 --topics-replication 3 --topics-min-insync-replicas 2"}

@@ -19,7 +19,7 @@ type version struct {
 
 func (p *program) versionCommand() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "version", Short: "Say which build this is", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "version", Short: "Say which build this is", Args: noArgs,
 		Example: "  milena version --json"}
 	jsonFlag(cmd, &asJSON)
 	return p.verb(cmd, func(*cobra.Command, []string) error {

@@ -200,8 +200,17 @@ var bareNumber = regexp.MustCompile(`^([0-9]{1,9})(d?)$`)
 
 // hint adds how a duration without a unit, or in days, would be written.
 func hint(field any, text string) string {
+	if _, ok := field.(*time.Duration); !ok {
+		return ""
+	}
+	return DurationHint(text)
+}
+
+// DurationHint says how a number without a unit, or of days, is written as a duration;
+// it begins with "; ", and is empty where there is nothing to say.
+func DurationHint(text string) string {
 	found := bareNumber.FindStringSubmatch(text)
-	if _, ok := field.(*time.Duration); !ok || found == nil {
+	if found == nil {
 		return ""
 	}
 	n, err := strconv.Atoi(found[1])

@@ -65,6 +65,18 @@ func Suggest(name string) string {
 	return ""
 }
 
+// Nearest is the candidate that is spelt nearly as name is, or none.
+func Nearest(name string, candidates []string) string {
+	n := normal(name)
+	best, bestDistance := "", len(n)/3+1
+	for _, c := range candidates {
+		if d := distance(n, normal(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
 // normal brings the spellings of a name together.
 func normal(name string) string {
 	name = strings.ToLower(strings.TrimLeft(name, "-"))

@@ -134,9 +134,10 @@ func secretOf(ring *registry.KeyRing, ep *schemas.Endpoint) (string, error) {
 // explainForward says how the own receiver verifies.
 func (d *dev) explainForward(line func(format string, args ...any)) {
 	line("Your receiver at %s verifies with the secret  %s", d.cfg.ForwardTo, d.secret)
-	line("  Go      v, _ := verify.New(verify.Config{Secrets: []string{secret}}); msg, err := v.Verify(r.Header, body)   // signer/verify")
-	line("  Python  Webhook(secret).verify(body, headers)                                  # pip install standardwebhooks")
-	line("  Node    new Webhook(secret).verify(body, headers)                              // npm install standardwebhooks")
-	line("  By hand WEBHOOK_SECRET=%s milena signature verify --data @body --header 'webhook-id: …' …", d.secret)
-	line("  The body must be the raw bytes that came in, not JSON that was parsed and written again.")
+	line("  Go      v, err := verify.New(verify.Config{Secrets: []string{secret}})    // signer/verify")
+	line("          msg, err := v.Verify(r.Header, body)")
+	line("  Python  Webhook(secret).verify(body, headers)    # pip install standardwebhooks")
+	line("  Node    new Webhook(secret).verify(body, headers)    // npm install standardwebhooks")
+	line("  By hand WEBHOOK_SECRET=… milena signature verify --data @body -H 'webhook-id: …' …")
+	line("  The body must be the raw bytes that came in, not JSON that was written again.")
 }

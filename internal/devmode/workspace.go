@@ -16,8 +16,8 @@ const (
 	keyringName = "keyring"
 )
 
-const yamlText = `# Written by "milena dev" at every start. Commands in this directory read it when
-# no other configuration is named.
+const yamlText = `# Written by "milena dev" at every start. Commands that find it as .milena/milena.yaml read
+# it when no other configuration is named; MILENA_CONFIG names one elsewhere.
 kafka:
   brokers: [%q]
 keyring_file: %s

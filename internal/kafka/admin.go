@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -46,4 +47,48 @@ func TopicLayout(ctx context.Context, adm *kadm.Client, topic string) (Layout, e
 	default:
 		return Layout{ID: d.ID, Partitions: int32(len(d.Partitions))}, nil
 	}
+}
+
+// MissingTopicsError says which of Milena's topics do not exist. It is an ErrNoTopic.
+type MissingTopicsError struct {
+	Topics []string // in the order of DesiredTopics
+	All    bool     // none exists: the cluster or the prefix is another one, or nothing was made yet
+	Prefix string
+}
+
+func (e *MissingTopicsError) Error() string {
+	switch {
+	case e.All:
+		return fmt.Sprintf("none of Milena's topics is there (prefix %q); milena topics apply makes them", e.Prefix)
+	case len(e.Topics) == 1:
+		return fmt.Sprintf("topic %s is missing; milena topics apply makes it", e.Topics[0])
+	}
+	return fmt.Sprintf("topics %s are missing; milena topics apply makes them", strings.Join(e.Topics, ", "))
+}
+
+// Unwrap returns ErrNoTopic.
+func (e *MissingTopicsError) Unwrap() error { return ErrNoTopic }
+
+// MissingTopics asks which of the topics that c wants do not exist; nil if none.
+func MissingTopics(ctx context.Context, adm *kadm.Client, c TopicsConfig) (*MissingTopicsError, error) {
+	c = c.WithDefaults()
+	specs := DesiredTopics(c)
+	names := make([]string, 0, len(specs))
+	for _, s := range specs {
+		names = append(names, s.Name)
+	}
+	details, err := detailsOf(ctx, adm, names)
+	if err != nil {
+		return nil, fmt.Errorf("asking for Milena's topics: %w", err)
+	}
+	missing := &MissingTopicsError{Prefix: c.Names.Prefix}
+	for _, name := range names {
+		if d, ok := details[name]; !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
+			missing.Topics = append(missing.Topics, name)
+		}
+	}
+	if missing.All = len(missing.Topics) == len(names); len(missing.Topics) == 0 {
+		return nil, nil
+	}
+	return missing, nil
 }

@@ -159,9 +159,19 @@ func checkEventTypes(ep *Endpoint) error {
 
 func checkSigning(ep *Endpoint) error {
 	if _, err := signer.HeaderNames(ep.Signing); err != nil {
-		return &ValidationError{"signing", fmt.Sprintf("%+v", ep.Signing), err.Error()}
+		return &ValidationError{"signing", signingText(ep.Signing), err.Error()}
 	}
 	return nil
+}
+
+// signingText is what was said of a signing configuration, on one line.
+func signingText(s schemas.Signing) string {
+	said := make([]string, 0, len(s.Schemes)+5)
+	for _, scheme := range s.Schemes {
+		said = append(said, string(scheme))
+	}
+	said = append(said, s.Header, s.TimestampHeader, s.IDHeader, s.Prefix, string(s.Rotation))
+	return strings.Join(slices.DeleteFunc(said, func(t string) bool { return t == "" }), " ")
 }
 
 func checkLimits(ep *Endpoint) error {

@@ -107,6 +107,9 @@ type problem string
 func (p problem) Error() string { return string(p) }
 
 func (v *Verifier) add(secret string) error {
+	if secret == "" {
+		return problem("it is empty; is the variable set that it comes from?")
+	}
 	switch v.c.Scheme {
 	case StandardEd25519:
 		text, ok := strings.CutPrefix(secret, "whpk_")

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/milena-project/milena/internal/config"
+)
+
+// flagError says what is wrong with a flag and what would be right, in the words of
+// the configuration and not in those of Go's parsers.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	var invalid *pflag.InvalidValueError
+	var unknown *pflag.NotExistError
+	switch {
+	case errors.As(err, &invalid):
+		f := invalid.GetFlag()
+		text = "--" + f.Name + " \"" + safe(invalid.GetValue()) + "\": want " + wanted(f.Value.Type(), invalid)
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		if near := nearestFlag(cmd, unknown.GetSpecifiedName()); near != "" {
+			text += "; did you mean --" + near + "?"
+		}
+	}
+	return usage("%s (see %s --help)", text, cmd.CommandPath())
+}
+
+// wanted describes the values of a type of flag.
+func wanted(kind string, invalid *pflag.InvalidValueError) string {
+	switch kind {
+	case "duration":
+		return "a duration such as 250ms, 10s or 2h" + config.DurationHint(invalid.GetValue())
+	case "durationSlice":
+		return "durations such as 2s,5s,1h"
+	case "int", "int32", "int64":
+		return "a whole number"
+	case "float64":
+		return "a number"
+	case "bool":
+		return "true or false"
+	}
+	return invalid.Unwrap().Error()
+}
+
+// nearestFlag is the flag that was meant by a name that is none: that of the setting
+// which Kafka's own tools call so, or one that is spelt nearly so.
+func nearestFlag(cmd *cobra.Command, name string) string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := config.Nearest(name, names); near != "" {
+		return near
+	}
+	if key := config.Lookup(config.Suggest(name)); key != nil && key.Flag() != "" && cmd.Flags().Lookup(key.Flag()) != nil {
+		return key.Flag()
+	}
+	return ""
+}
+
+// unknownCommand is for a word that is no subcommand of cmd.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	hint := ""
+	if near := config.Nearest(word, names); near != "" {
+		hint = "; did you mean " + cmd.CommandPath() + " " + near + "?"
+	}
+	return usage("unknown command %q for %q%s (%s --help lists them)", word, cmd.CommandPath(), hint, cmd.CommandPath())
+}
+
+// noArgs is for a command that takes flags only.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasAvailableSubCommands() {
+		return unknownCommand(cmd, args[0])
+	}
+	return usage("%q is one word too many: %s (see %s --help)", strings.Join(args, " "), cmd.UseLine(), cmd.CommandPath())
+}
