@@ -170,7 +170,7 @@ func signingText(s schemas.Signing) string {
 	for _, scheme := range s.Schemes {
 		said = append(said, string(scheme))
 	}
-	said = append(said, s.Header, s.TimestampHeader, s.IDHeader, s.Prefix, string(s.Rotation))
+	said = append(said, s.Header, s.TimestampHeader, s.IDHeader, s.Prefix, s.Rotation)
 	return strings.Join(slices.DeleteFunc(said, func(t string) bool { return t == "" }), " ")
 }
 
