@@ -91,7 +91,7 @@ fuzz: ## every fuzz target for FUZZTIME=20s
 			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
 generate: ## write what is made from the code: docs/configuration.md, golden help texts
-	$(GO) test $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update
+	$(GO) test $$(grep -rlE 'flag\.Bool\("update"|page\.IsCurrent\(' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update
 
 # The examples are modules of their own, as a user's program is; a workspace
 # outside the tree stands in for the published version.

@@ -5,7 +5,6 @@ package deploy
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,9 +12,9 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-)
 
-var update = flag.Bool("update", false, "write kubernetes/components/monitoring/prometheusrule.yaml")
+	"github.com/milena-project/milena/internal/testkit/page"
+)
 
 const alertsFile = "prometheus/alerts.yml"
 
@@ -119,14 +118,7 @@ func TestThePrometheusRuleHasTheSameRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := filepath.Join("kubernetes", "components", "monitoring", "prometheusrule.yaml")
-	if *update {
-		if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil { //nolint:gosec // read by everyone
-			t.Fatal(err)
-		}
-	}
-	if have, err := os.ReadFile(name); err != nil || !bytes.Equal(have, b.Bytes()) {
-		t.Errorf("%s is stale (%v): make generate", name, err)
-	}
+	page.IsCurrent(t, name, b.Bytes())
 }
 
 func withoutComments(n *yaml.Node) *yaml.Node {

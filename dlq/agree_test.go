@@ -186,7 +186,7 @@ func TestEveryVerbSelectsWhatBruteForceSelects(t *testing.T) {
 // So many of the queries are replayed, none that selects more than mostReplayed: what
 // is replayed is not there for the queries after it.
 const (
-	replays      = 8
+	replays      = 4
 	mostReplayed = 4
 )
 
@@ -289,8 +289,10 @@ func compareVerbs(w *world, f Filter, expected []*letter, dryRun bool) string {
 	if err != nil || sel.Total() != n {
 		return fmt.Sprintf("select: %+v %v", sel, err)
 	}
-	if bad := compareWritten(w, f, sel, expected); bad != "" {
-		return bad
+	if n > 0 {
+		if bad := compareWritten(w, f, sel, expected); bad != "" {
+			return bad
+		}
 	}
 	var buf bytes.Buffer
 	if _, err := w.store.Export(w.ctx(), &buf, sel, f); err != nil {

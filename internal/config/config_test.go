@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,10 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
+	"github.com/milena-project/milena/internal/testkit/page"
 	"github.com/milena-project/milena/schemas"
 )
-
-var update = flag.Bool("update", false, "write docs/configuration.md")
 
 // load reads a configuration from flags, environment and the text of a YAML file.
 func load(t *testing.T, yaml string, environ []string, args ...string) (*Loaded, error) {
@@ -248,18 +246,11 @@ func TestNamesOfSettingsAreUniqueInEverySpelling(t *testing.T) {
 }
 
 func TestConfigurationPageIsCurrent(t *testing.T) {
-	const name = "../../docs/configuration.md"
 	var b bytes.Buffer
 	if err := WriteMarkdown(&b); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		write(t, name, b.String())
-	}
-	have, err := os.ReadFile(name)
-	if err != nil || !bytes.Equal(have, b.Bytes()) {
-		t.Fatalf("docs/configuration.md is stale (%v): go test ./internal/config -update", err)
-	}
+	page.IsCurrent(t, "../../docs/configuration.md", b.Bytes())
 }
 
 func TestPrintedValuesLoadToTheSameConfiguration(t *testing.T) {

@@ -2,36 +2,25 @@ package logging
 
 import (
 	"bytes"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/milena-project/milena/internal/testkit/page"
 )
 
-var update = flag.Bool("update", false, "write docs/logs.md")
-
 func TestDocsAreTheTableOfKeys(t *testing.T) {
-	const name = "../../docs/logs.md"
 	var b bytes.Buffer
 	if err := WriteDocs(&b); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil { //nolint:gosec // a page of the documentation
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(name)
-	if err != nil || !bytes.Equal(have, b.Bytes()) {
-		t.Fatalf("docs/logs.md is stale (%v): make generate", err)
-	}
+	page.IsCurrent(t, "../../docs/logs.md", b.Bytes())
 }
 
 // Every key that the tree writes is in the table, and the table has no other.

@@ -2,29 +2,18 @@ package metrics
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/milena-project/milena/internal/testkit/page"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md")
-
 func TestDocsAreTheDeclarations(t *testing.T) {
-	const name = "../../docs/metrics.md"
 	var b bytes.Buffer
 	if err := WriteDocs(&b); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil { //nolint:gosec // a page of the documentation
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(name)
-	if err != nil || !bytes.Equal(have, b.Bytes()) {
-		t.Fatalf("docs/metrics.md is stale (%v): make generate", err)
-	}
+	page.IsCurrent(t, "../../docs/metrics.md", b.Bytes())
 }
 
 func TestEveryNameIsMilenasAndSaysItsUnit(t *testing.T) {
