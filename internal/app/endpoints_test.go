@@ -26,5 +26,8 @@ func TestTheMaxAgeIsTheEndpointsOwnElseTheInstallations(t *testing.T) {
 		if _, dead := ep.Schedule.Next(&d, enqueued.Add(c.age), 0); dead != c.want {
 			t.Errorf("%s: dead %q, want %q", c.name, dead, c.want)
 		}
+		if ep.MaxAge != c.own {
+			t.Errorf("%s: on hold it may get %s old, want %s", c.name, ep.MaxAge, c.own)
+		}
 	}
 }
