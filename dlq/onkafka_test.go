@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"go.uber.org/goleak"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/internal/testkit/realkafka"
 	"github.com/milena-project/milena/schemas"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(realkafka.WithShared(m)) }
+func TestMain(m *testing.M) { testkit.VerifyMain(realkafka.WithShared(m)) }
 
 // start takes the shared real broker; a world has topics of its own there.
 func (w *world) start() {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/goleak"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/internal/testkit/realkafka"
 	"github.com/milena-project/milena/schemas"
 )
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if runChild() {
 		return
 	}
-	goleak.VerifyTestMain(realkafka.WithShared(m))
+	testkit.VerifyMain(realkafka.WithShared(m))
 }
 
 func init() { //nolint:gochecknoinits // what the build tag changes

@@ -5,12 +5,12 @@ package retrytopics
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/milena-project/milena/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
 	if runChild() {
 		return
 	}
-	goleak.VerifyTestMain(m)
+	testkit.VerifyMain(m)
 }

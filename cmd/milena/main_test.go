@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
@@ -16,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(wrap(m)) }
+func TestMain(m *testing.M) { testkit.VerifyMain(wrap(m)) }
 
 // wrap ends what the tests of the process share; real brokers are such a thing.
 var wrap = func(m *testing.M) goleak.TestingM { return m }

@@ -3,9 +3,8 @@ package consume
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/internal/testkit/realkafka"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(realkafka.WithShared(m)) }
+func TestMain(m *testing.M) { testkit.VerifyMain(realkafka.WithShared(m)) }

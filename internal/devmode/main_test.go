@@ -3,7 +3,7 @@ package devmode
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/milena-project/milena/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.VerifyMain(m) }

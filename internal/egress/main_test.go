@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.VerifyMain(m) }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
@@ -31,11 +30,20 @@ func mustNew(t testing.TB, cfg Config) *Egress {
 	}
 	t.Cleanup(func() {
 		// A connection is idle a moment after its answer was read, not at once.
-		for end := time.Now().Add(5 * time.Second); e.Open() > 0 && time.Now().Before(end); <-time.After(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); e.Open() > 0 && time.Now().Before(end); <-time.After(time.Millisecond) {
 			e.CloseIdle()
 		}
 	})
 	return e
+}
+
+// deadline is for an attempt that comes to that class: long enough for whatever does
+// not run into it on a machine of any speed.
+func deadline(class schemas.ErrorClass) time.Duration {
+	if class == schemas.ClassTimeout {
+		return 2 * time.Second
+	}
+	return time.Minute
 }
 
 // post sends one POST and reads the answer; status is 0 when there was an error.

@@ -5,9 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/milena-project/milena/internal/logging"
+	"github.com/milena-project/milena/internal/testkit"
 )
 
 // TestMain is also the entry of the processes that tests start and kill: the test
@@ -17,5 +16,5 @@ func TestMain(m *testing.M) {
 		os.Exit(runChild())
 	}
 	logging.Standard(slog.New(slog.DiscardHandler)) // misbehaving peers are the point here
-	goleak.VerifyTestMain(withShared(m))
+	testkit.VerifyMain(withShared(m))
 }

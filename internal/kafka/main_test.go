@@ -13,10 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(wrap(m)) }
+func TestMain(m *testing.M) { testkit.VerifyMain(wrap(m)) }
 
 // wrap ends what the tests of the process share; real brokers are such a thing.
 var wrap = func(m *testing.M) goleak.TestingM { return m }
@@ -65,7 +66,7 @@ func readAll(t testing.TB, cfg Config, topic string, partition int32, n int) []s
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, time.Minute)
 	var out []schemas.Record
 	for len(out) < n {
 		fs := cl.PollFetches(ctx)

@@ -12,14 +12,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/goleak"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.VerifyMain(m) }
 
 var names = schemas.Names{Prefix: schemas.DefaultPrefix}
 
@@ -40,7 +39,7 @@ func newWorld(t *testing.T) *world {
 	}
 	fake := testkit.NewFake(t, testkit.WithTopics(topics...))
 	cl := fake.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	r, err := Open(kafka.Config{Brokers: fake.Brokers()}, nil, 10*time.Second)
+	r, err := Open(kafka.Config{Brokers: fake.Brokers()}, nil, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +49,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) look(now time.Time) *Report {
 	w.t.Helper()
-	rep, err := w.r.Look(w.t.Context(), now, 10*time.Second)
+	rep, err := w.r.Look(w.t.Context(), now, time.Minute)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -74,13 +74,13 @@ func follow(t testing.TB, cfg kafka.Config, ring *KeyRing, opts FollowerOptions)
 // waitFor polls a condition that only another goroutine's progress can bring about.
 func waitFor(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(75 * time.Second) // a machine may be slow
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
 		select {
 		case <-deadline:
-			t.Fatalf("waited 15 s for %s", what)
+			t.Fatalf("waited 75 s for %s", what)
 		case <-tick.C:
 		}
 	}

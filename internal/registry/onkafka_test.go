@@ -6,14 +6,13 @@ import (
 	"crypto/rand"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/internal/testkit/realkafka"
 	"github.com/milena-project/milena/schemas"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(realkafka.WithShared(m)) }
+func TestMain(m *testing.M) { testkit.VerifyMain(realkafka.WithShared(m)) }
 
 // newConfig is the shared broker with a prefix, and so a transactional id, of the test's own.
 func newConfig(t testing.TB) kafka.Config {

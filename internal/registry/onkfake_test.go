@@ -5,12 +5,11 @@ package registry
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.VerifyMain(m) }
 
 // newConfig is a cluster for the tests that need nothing of its insides.
 func newConfig(t testing.TB) kafka.Config {

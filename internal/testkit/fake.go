@@ -3,8 +3,6 @@ package testkit
 import (
 	"context"
 	"maps"
-	"net"
-	"strconv"
 	"testing"
 	"time"
 
@@ -33,6 +31,7 @@ type Fake struct {
 	brokers  int
 	topics   []Topic
 	addrs    []string
+	ports    []int // of a cluster that is restarted: reserved, so that they are still there then
 	observed []observer
 }
 
@@ -77,6 +76,11 @@ func NewFake(t testing.TB, opts ...FakeOption) *Fake {
 	for _, o := range opts {
 		o(f)
 	}
+	if f.dataDir != "" {
+		for range f.brokers {
+			f.ports = append(f.ports, ReservePort(t))
+		}
+	}
 	f.start()
 	t.Cleanup(f.Stop)
 	f.CreateTopics(f.topics...)
@@ -94,8 +98,8 @@ func (f *Fake) start() {
 		opts = append(opts, kfake.DataDir(f.dataDir))
 	}
 	opts = append(opts, f.opts...)
-	if f.addrs != nil {
-		opts = append(opts, kfake.Ports(f.ports()...))
+	if f.ports != nil {
+		opts = append(opts, kfake.Ports(f.ports...))
 	}
 	c, err := kfake.NewCluster(opts...)
 	if err != nil {
@@ -105,22 +109,6 @@ func (f *Fake) start() {
 	for _, o := range f.observed {
 		f.register(o)
 	}
-}
-
-func (f *Fake) ports() []int {
-	ports := make([]int, 0, len(f.addrs))
-	for _, a := range f.addrs {
-		_, p, err := net.SplitHostPort(a)
-		if err != nil {
-			f.t.Fatalf("embedded broker address %q: %v", a, err)
-		}
-		n, err := strconv.Atoi(p)
-		if err != nil {
-			f.t.Fatalf("embedded broker address %q: %v", a, err)
-		}
-		ports = append(ports, n)
-	}
-	return ports
 }
 
 // Brokers returns the addresses to give to a client. They stay the same over Restart.
@@ -219,7 +207,7 @@ func NewClient(t testing.TB, brokers []string, opts ...kgo.Opt) *kgo.Client {
 // Produce writes records and waits for all acknowledgements; an error fails the test.
 func Produce(t testing.TB, c *kgo.Client, recs ...*kgo.Record) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience*time.Minute)
 	defer cancel()
 	if err := c.ProduceSync(ctx, recs...).FirstErr(); err != nil {
 		t.Fatalf("produce: %v", err)

@@ -60,6 +60,23 @@ func NewLogCapture(t testing.TB) *LogCapture {
 // Logger returns a logger that writes into the capture.
 func (c *LogCapture) Logger() *slog.Logger { return slog.New(c) }
 
+// From returns a logger that writes what is of that level or above into the capture.
+func (c *LogCapture) From(level slog.Level) *slog.Logger { return slog.New(from{c, level}) }
+
+type from struct {
+	slog.Handler
+
+	level slog.Level
+}
+
+func (h from) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
+
+func (h from) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return from{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h from) WithGroup(name string) slog.Handler { return from{h.Handler.WithGroup(name), h.level} }
+
 // Enabled says yes to every level.
 func (c *LogCapture) Enabled(context.Context, slog.Level) bool { return true }
 
@@ -156,7 +173,7 @@ func (l *LogLine) contains(parts []string) bool {
 }
 
 // Await waits for a line that contains all of parts and returns it; the test
-// fails after timeout.
+// fails after timeout times Patience.
 func (c *LogCapture) Await(t testing.TB, timeout time.Duration, parts ...string) LogLine {
 	t.Helper()
 	var found LogLine

@@ -67,6 +67,13 @@ func (r *RawReceiver) Addr() string { return r.ln.Addr().String() }
 // Conns is the number of connections accepted so far.
 func (r *RawReceiver) Conns() int { return int(r.conns.Load()) }
 
+// Open is the number of connections whose script has not ended.
+func (r *RawReceiver) Open() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open)
+}
+
 // Requests is the number of requests that ReadRequest has read to the end.
 func (r *RawReceiver) Requests() int { return int(r.requests.Load()) }
 

@@ -5,10 +5,13 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -130,16 +133,33 @@ func (r *Receiver) Secrets(t testing.TB, path string, secrets ...string) {
 	r.path(path).verifiers = vs
 }
 
-// CloseIdle ends the connections that carry no request now, as a receiver does that
-// is restarted; the next request needs a connection of its own.
-func (r *Receiver) CloseIdle() {
+// CloseIdle ends the connections that there are, each as soon as it carries no
+// request, as a receiver does that is restarted; the next request needs a connection
+// of its own. It returns when they are gone.
+func (r *Receiver) CloseIdle(t testing.TB) {
+	t.Helper()
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c, state := range r.conns {
-		if state == http.StateIdle || state == http.StateNew {
-			_ = c.Close()
+	old := slices.Collect(maps.Keys(r.conns))
+	r.mu.Unlock()
+	Eventually(t, 30*time.Second, func() string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		left := 0
+		for _, c := range old {
+			state, open := r.conns[c]
+			if !open {
+				continue
+			}
+			left++
+			if state == http.StateIdle || state == http.StateNew {
+				_ = c.Close()
+			}
 		}
-	}
+		if left > 0 {
+			return fmt.Sprintf("%d connections are open", left)
+		}
+		return ""
+	})
 }
 
 // noteConn is the server's ConnState.
@@ -177,9 +197,11 @@ func (r *Receiver) Count(path string) int {
 	return r.path(path).n
 }
 
-// WaitFor waits until the log holds n requests, and fails the test after timeout.
+// WaitFor waits until the log holds n requests, and fails the test after timeout
+// times Patience.
 func (r *Receiver) WaitFor(t testing.TB, n int, timeout time.Duration) {
 	t.Helper()
+	timeout *= Patience
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+// Patience is by how much longer than its timeout says a test waits for something to
+// come about: timeouts are what a machine at rest takes many times over, and one that
+// is much slower, or busy with other things, is no fault of what is tested. It costs
+// nothing where all is well.
+const Patience = 5
+
 // Signal carries events from the code under test to the test, which waits for
 // them without sleeping. The zero value is ready. Emit never blocks; events
 // wait in order until they are taken. Safe for concurrent use.
@@ -26,23 +32,24 @@ func (s *Signal[T]) Emit(v T) {
 	}
 }
 
-// Next takes the oldest event, waiting for one up to timeout; then the test fails.
+// Next takes the oldest event, waiting for one up to timeout times Patience; then the
+// test fails.
 func (s *Signal[T]) Next(t testing.TB, timeout time.Duration) T {
 	t.Helper()
 	v, ok := s.take(timeout, func(T) bool { return true })
 	if !ok {
-		t.Fatalf("no signal within %s", timeout)
+		t.Fatalf("no signal within %s", timeout*Patience)
 	}
 	return v
 }
 
 // Until takes events until one matches and returns it; those before it are
-// dropped. The test fails when none came within timeout.
+// dropped. The test fails when none came within timeout times Patience.
 func (s *Signal[T]) Until(t testing.TB, timeout time.Duration, match func(T) bool) T {
 	t.Helper()
 	v, ok := s.take(timeout, match)
 	if !ok {
-		t.Fatalf("no matching signal within %s", timeout)
+		t.Fatalf("no matching signal within %s", timeout*Patience)
 	}
 	return v
 }
@@ -55,7 +62,7 @@ func (s *Signal[T]) Len() int {
 }
 
 func (s *Signal[T]) take(timeout time.Duration, match func(T) bool) (T, bool) {
-	timer := time.NewTimer(timeout)
+	timer := time.NewTimer(timeout * Patience)
 	defer timer.Stop()
 	for {
 		v, ok, wait := s.poll(match)
@@ -97,11 +104,12 @@ const (
 )
 
 // Eventually looks at cond until it answers an empty string, and fails the test
-// with its last answer after timeout. cond says what is still wrong, so the
+// with its last answer after timeout times Patience. cond says what is still wrong, so the
 // failure message does. It is the only place where tests poll: prefer Signal
 // or a receiver's WaitFor where there is an event to wait for.
 func Eventually(t testing.TB, timeout time.Duration, cond func() (stillWrong string)) {
 	t.Helper()
+	timeout *= Patience
 	deadline := time.Now().Add(timeout)
 	for {
 		began := time.Now()

@@ -5,7 +5,7 @@ package realkafka
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/milena-project/milena/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(WithShared(m)) }
+func TestMain(m *testing.M) { testkit.VerifyMain(WithShared(m)) }

@@ -22,7 +22,7 @@ const (
 // reservePort finds a free loopback port and keeps other test processes from
 // choosing it until release is called or the process ends.
 func reservePort() (port int, release func(), err error) {
-	dir := filepath.Join(os.TempDir(), "milena-test-ports")
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("milena-test-ports-%d", os.Getuid())) // another user's cannot be written to
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return 0, nil, err
 	}
