@@ -32,6 +32,7 @@ type Options struct {
 	Dialer    kafka.Dialer             // to brokers; nil: TCP
 	Connect   func(*kafka.Config)      // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
 	Egress    func(*egress.Config)     // the last word on how endpoints are reached: a resolver, authorities; nil: nothing
+	Consume   func(*consume.Config)    // the last word on how topics are read: how often heartbeats are sent; nil: nothing
 	OnAttempt func(a *schemas.Attempt) // sees every attempt; a must not be kept
 	Traces    *tracing.Tracer          // who made it closes it, after Run; nil: no traces
 }
@@ -221,13 +222,17 @@ func initialOffset(setting string) consume.InitialOffset {
 }
 
 func (a *App) consumeConfig(role string, topics []string, start func(*consume.Assignment) consume.Intake) consume.Config {
-	return consume.Config{
+	c := consume.Config{
 		Kafka: a.kafka, Group: a.names.Group(role), Topics: topics,
 		InitialOffset: initialOffset(a.cfg.InitialOffset), GroupProtocol: consume.Protocol(a.cfg.Kafka.GroupProtocol),
 		SessionTimeout: a.cfg.Kafka.SessionTimeout, CommitInterval: a.cfg.Dispatcher.CommitInterval,
 		DrainBudget: a.cfg.Dispatcher.DrainBudget, Start: start, Logger: a.log,
 		Assigned: func(consume.Partition) { a.metrics.Assigned(role) },
 	}
+	if a.opts.Consume != nil {
+		a.opts.Consume(&c)
+	}
+	return c
 }
 
 // Run starts the process's roles and blocks until ctx ends, everything is wound

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/milena-project/milena/internal/consume"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
@@ -76,7 +77,9 @@ func (f *flow) ended(o *outcomes) {
 }
 
 func TestInvariant1NothingIsDoneBeforeItsNextStepIsDurable(t *testing.T) {
+	t.Parallel() // most of it is waiting for a session to end
 	f := newFlowOn(t, newStoppable(t))
+	f.mortal()
 	o := f.outcomes(4)
 	first := f.spawn()
 	f.send(1, 300, o.all...)
@@ -110,10 +113,12 @@ func TestInvariant2NoPOSTIsRepeatedBecauseAWriteFailed(t *testing.T) {
 	allow := f.cluster.refuse(t, f.steps()...)
 	close(o.gate)
 	f.awaitInFlight(0, o.all...)
-	<-time.After(2 * time.Second)
-	if p.app.Ready() == nil {
-		t.Error("ready while nothing can be written")
-	}
+	testkit.Eventually(t, 30*time.Second, func() string {
+		if p.app.Ready() == nil {
+			return "ready while nothing can be written"
+		}
+		return ""
+	})
 	allow()
 	f.ended(o)
 	f.ready(p)
@@ -121,8 +126,13 @@ func TestInvariant2NoPOSTIsRepeatedBecauseAWriteFailed(t *testing.T) {
 }
 
 func TestInvariant2NoPOSTIsRepeatedBecauseAPartitionWentAndCameBack(t *testing.T) {
+	t.Parallel() // most of it is waiting for a drain to end
 	f := newFlow(t)
 	f.cfg.Dispatcher.DrainBudget = time.Second
+	f.opts.Consume = func(c *consume.Config) {
+		heartbeats(c)
+		c.RevokeBudget = time.Second
+	}
 	ids := f.endpoints(12)
 	gate := make(chan struct{})
 	for _, id := range ids {

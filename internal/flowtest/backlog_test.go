@@ -13,7 +13,7 @@ import (
 // What waits in a tier is a metric, and no lag of the releaser.
 func TestWhatWaitsForItsNextTryIsAMetric(t *testing.T) {
 	f := newFlow(t)
-	f.endpoint("e")
+	f.endpoint("e", schedule(3*time.Hour)) // it stays there, however slow the machine is
 	f.receiver.Script("/e", testkit.Status(http.StatusInternalServerError))
 	p := f.start()
 	f.ready(p)
@@ -23,7 +23,7 @@ func TestWhatWaitsForItsNextTryIsAMetric(t *testing.T) {
 		rec := httptest.NewRecorder()
 		p.app.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
 		text := rec.Body.String()
-		for _, want := range []string{`milena_waiting_records{tier="1m"} 3`, `milena_overdue_records{tier="1m"} 0`} {
+		for _, want := range []string{`milena_waiting_records{tier="2h"} 3`, `milena_overdue_records{tier="2h"} 0`} {
 			if !strings.Contains(text, want) {
 				return "no " + want
 			}

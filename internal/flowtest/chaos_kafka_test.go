@@ -39,6 +39,7 @@ func chaos(t *testing.T, events, endpoints int, span time.Duration) {
 	}
 	rng := testkit.Rand(t)
 	f := newFlowOn(t, &cluster{kafka: brokers})
+	f.mortal()
 	ids := f.endpoints(endpoints)
 	for _, id := range ids {
 		delay := time.Duration(rng.IntN(80)) * time.Millisecond

@@ -53,7 +53,7 @@ func runChild() int {
 	}
 	logs := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	logging.Standard(logs)
-	a, err := app.New(cfg, app.Options{Logger: logs, Version: os.Getenv(childVersion)})
+	a, err := app.New(cfg, app.Options{Logger: logs, Version: os.Getenv(childVersion), Consume: heartbeats})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
@@ -171,16 +171,19 @@ func (c *child) kill() {
 func (c *child) freeze() { must(c.t, c.cmd.Process.Signal(syscall.SIGSTOP)) }
 func (c *child) thaw()   { must(c.t, c.cmd.Process.Signal(syscall.SIGCONT)) }
 
-// terminate ends the child by SIGTERM and returns how long that took. Anything but
-// exit code 0 fails the test.
-func (c *child) terminate() time.Duration {
+// terminate ends the child by SIGTERM and returns how long that took; meanwhile is
+// called while it ends. Anything but exit code 0 fails the test.
+func (c *child) terminate(meanwhile ...func()) time.Duration {
 	c.t.Helper()
 	begun := time.Now()
 	must(c.t, c.cmd.Process.Signal(syscall.SIGTERM))
+	for _, f := range meanwhile {
+		f()
+	}
 	select {
 	case <-c.done:
-	case <-time.After(time.Minute):
-		c.t.Fatal("still running a minute after SIGTERM")
+	case <-time.After(testkit.Patience * time.Minute):
+		c.t.Fatal("still running minutes after SIGTERM")
 	}
 	if c.err != nil {
 		c.t.Errorf("after SIGTERM: %v", c.err)

@@ -16,7 +16,7 @@ import (
 	"github.com/milena-project/milena/internal/testkit"
 )
 
-// session is the group session timeout of the processes: what a test waits for
+// session is the group session timeout of mortal processes: what a test waits for
 // after a kill.
 const session = 3 * time.Second
 

@@ -15,7 +15,7 @@ import (
 	"github.com/milena-project/milena/internal/testkit/realkafka"
 )
 
-// session is the group session timeout of the processes: the shortest that brokers
+// session is the group session timeout of mortal processes: the shortest that brokers
 // take without being told.
 const session = 6 * time.Second
 

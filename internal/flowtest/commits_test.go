@@ -1,6 +1,7 @@
 package flowtest
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func (l *commitLog) neverBack(t *testing.T) {
 func TestInvariant3CommitsNeverMoveBackWhileMembersComeAndGo(t *testing.T) {
 	f := newFlow(t)
 	logs := testkit.NewLogCapture(t)
-	f.logs = logs.Logger()
+	f.logs = logs.From(slog.LevelInfo) // a capture keeps so many lines, and the client's at debug are more
 	commits := f.cluster.watchCommits(t, f.names().Group(app.RoleDispatcher))
 	ids := f.endpoints(8)
 	for _, id := range ids {
@@ -51,7 +52,9 @@ func TestInvariant3CommitsNeverMoveBackWhileMembersComeAndGo(t *testing.T) {
 	load := f.load(150, ids...)
 	for range 3 {
 		guest := f.start()
-		<-time.After(2 * time.Second)
+		f.ready(guest)
+		seen := f.receiver.Log.Len()
+		f.receiver.WaitFor(t, seen+150, 30*time.Second)
 		guest.end(t)
 	}
 	load.stop()

@@ -136,6 +136,7 @@ func TestInvariant1ALetterIsSettledOnlyWhenItsDeliveryIsAcknowledged(t *testing.
 // Two operators at once, with filters that overlap: everything is delivered, nothing
 // is POSTed twice, and what was dropped for that is counted.
 func TestTwoReplaysAtOnceDeliverTheUnionOnce(t *testing.T) {
+	t.Parallel() // most of it is waiting by the rate
 	f := newFlow(t)
 	ids := f.endpoints(3)
 	f.ready(f.start())

@@ -63,10 +63,10 @@ next:
 // look is what milena lag tells.
 func (f *flow) look(now time.Time) *lag.Report {
 	f.t.Helper()
-	r, err := lag.Open(f.cfg.KafkaConfig(f.logs), nil, 20*time.Second)
+	r, err := lag.Open(f.cfg.KafkaConfig(f.logs), nil, testkit.Patience*20*time.Second)
 	must(f.t, err)
 	defer r.Close()
-	rep, err := r.Look(f.t.Context(), now, 20*time.Second)
+	rep, err := r.Look(f.t.Context(), now, testkit.Patience*20*time.Second)
 	must(f.t, err)
 	return rep
 }
@@ -101,8 +101,10 @@ func (f *flow) copies(endpoint string) []*kgo.Record {
 // All processes are killed while requests hang, deliveries are on hold and others wait
 // in tiers: milena lag tells all of it to the record.
 func TestWithEveryProcessDeadLagIsRight(t *testing.T) {
+	t.Parallel() // most of it is waiting for a session to end
 	const hanging, held, waits, overdue = 3, 7, 4, 5
 	f := newFlow(t)
+	f.mortal()
 	f.cfg.Dispatcher.LaneTime = time.Minute // what hangs is not put on hold
 	good := f.endpoints(4)
 	never := make(chan struct{})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/milena-project/milena/internal/app"
 	"github.com/milena-project/milena/internal/config"
+	"github.com/milena-project/milena/internal/consume"
 	"github.com/milena-project/milena/internal/egress"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/registry"
@@ -57,6 +58,7 @@ func newFlowOn(t *testing.T, c *cluster, opts ...testkit.ReceiverOption) *flow {
 		t: t, cluster: c, cfg: loaded.Config,
 		receiver: testkit.NewReceiver(t, opts...), produced: testkit.NewProduced(1024),
 		logs: slog.New(slog.DiscardHandler),
+		opts: app.Options{Consume: heartbeats},
 	}
 	if testing.Verbose() && os.Getenv("MILENA_LOG") != "" {
 		f.logs = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -83,8 +85,21 @@ func (f *flow) configure() {
 	c.Egress.AllowHTTP = true
 	c.HTTP.Addr = ""
 	c.Topics.Partitions = 4
-	c.Kafka.SessionTimeout = session
+	c.Kafka.SessionTimeout = calm
 }
+
+// calm is the group session timeout of processes that no test kills or freezes: no
+// machine is so slow that one of them loses its partitions for it.
+const calm = 40 * time.Second
+
+// longest is the longest timeout of an attempt that may be registered.
+const longest = time.Minute
+
+// mortal is for tests that kill or freeze processes, and wait until the group notices.
+func (f *flow) mortal() { f.cfg.Kafka.SessionTimeout = session }
+
+// heartbeats come so often that members learn of each other's coming and going soon.
+func heartbeats(c *consume.Config) { c.HeartbeatInterval = 300 * time.Millisecond }
 
 func random() string {
 	var b [4]byte
@@ -121,11 +136,12 @@ func (f *flow) names() schemas.Names { return schemas.Names{Prefix: f.cfg.Prefix
 // receiver verify its signatures.
 func (f *flow) endpoint(id string, edit ...func(*registry.Endpoint)) {
 	f.t.Helper()
-	ep := registry.Endpoint{ID: id, URL: f.receiver.URL("/" + id), EventTypes: []string{"*"}}
+	// What a receiver holds open for a test does not end by itself.
+	ep := registry.Endpoint{ID: id, URL: f.receiver.URL("/" + id), EventTypes: []string{"*"}, Timeout: schemas.Duration(longest)}
 	for _, e := range edit {
 		e(&ep)
 	}
-	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(f.t.Context(), testkit.Patience*time.Minute)
 	defer cancel()
 	made, err := f.admin.Create(ctx, registry.Actor{Who: "test", Door: "test"}, ep)
 	must(f.t, err)

@@ -240,6 +240,7 @@ func (h *hostile) listen(conf *tls.Config, script func(*caller)) (url string, lo
 	log = &posts{}
 	r := testkit.NewRawReceiver(h.t, conf, func(c *testkit.RawConn) {
 		script(&caller{c, log})
+		_ = c.Close() // before anybody is told that the script has ended
 		log.mu.Lock()
 		log.ended++
 		log.mu.Unlock()

@@ -79,6 +79,7 @@ func (f *flow) paced(id string, limit schemas.RateLimit, open int) {
 func TestInvariant6AfterAFreezeAnEndpointSeesAtMostTwiceItsLimit(t *testing.T) {
 	const most = 4
 	f := newFlow(t)
+	f.mortal()
 	ids := f.endpoints(4, limit(most))
 	gate := make(chan struct{})
 	frozen := f.spawn()

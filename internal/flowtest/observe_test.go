@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,6 +29,7 @@ import (
 // asks for a figure that nobody exports, look right until then. So a real Prometheus
 // watches a process under a load in which everything happens that they describe.
 func TestEveryPanelAndEveryAlertFindsItsFigures(t *testing.T) {
+	t.Parallel() // most of it is waiting for Prometheus
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
 		if os.Getenv("MILENA_REQUIRE_PROMETHEUS") != "" {
@@ -58,7 +58,7 @@ func TestEveryPanelAndEveryAlertFindsItsFigures(t *testing.T) {
 				delete(queries, where)
 			}
 		}
-		if time.Since(begun) > 2*time.Minute {
+		if time.Since(begun) > testkit.Patience*time.Minute {
 			for where, query := range queries {
 				t.Errorf("%s finds nothing: %s", where, query)
 			}
@@ -82,10 +82,7 @@ func (f *flow) troubledEndpoints() {
 	f.endpoint("rejects", preset("proofledger"))
 	f.receiver.Script("/rejects", testkit.Status(422))
 	f.endpoint("refuses", func(ep *registry.Endpoint) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(f.t, err)
-		_ = l.Close() // nobody listens there any more
-		ep.URL = "http://" + l.Addr().String() + "/"
+		ep.URL = "http://" + testkit.ReserveAddr(f.t) + "/"
 	})
 }
 
@@ -168,10 +165,7 @@ func startPrometheus(t *testing.T, binary, target string) prometheusServer {
 	config := fmt.Sprintf(`{global: {scrape_interval: 1s, evaluation_interval: 1s}, rule_files: [%q],
 scrape_configs: [{job_name: milena, static_configs: [{targets: [%q]}]}]}`, rules, target)
 	must(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := testkit.ReserveAddr(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, binary, "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr, "--log.level=warn")

@@ -4,7 +4,6 @@ package flowtest
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -77,15 +76,6 @@ func (f *flow) probeHTTP(addr string) *probes {
 	return p
 }
 
-// freeAddr is an address that nobody listened on a moment ago.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // Kafka is away for five minutes under load: the process stays well, says that it is
 // not ready, is not restarted, and by the receiver's log nothing is lost and nothing
 // repeated but what R1 allows.
@@ -97,11 +87,12 @@ func TestSoakKafkaStoppedForFiveMinutesUnderLoad(t *testing.T) {
 func away(t *testing.T, span time.Duration) {
 	t.Helper()
 	f := newFlowOn(t, newStoppable(t))
+	f.mortal()
 	ids := f.endpoints(20)
 	for _, id := range ids {
 		f.receiver.Script("/"+id, testkit.Always(testkit.Answer{Delay: 20 * time.Millisecond}))
 	}
-	addr := freeAddr(t)
+	addr := testkit.ReserveAddr(t)
 	p := f.spawn(func(c *config.Config) { c.HTTP.Addr = addr })
 	load := f.load(200, ids...)
 	f.receiver.WaitFor(t, 1_000, time.Minute)

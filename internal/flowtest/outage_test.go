@@ -10,7 +10,9 @@ import (
 // The broker is away for ten seconds while requests are made and answered: a POST
 // that finished keeps its result.
 func TestABrokerAwayForTenSecondsCostsNoRepeat(t *testing.T) {
+	t.Parallel() // most of it is waiting for the broker
 	f := newFlowOn(t, newStoppable(t))
+	f.mortal()
 	ids := f.endpoints(8)
 	for _, id := range ids {
 		f.receiver.Script("/"+id, testkit.Always(testkit.Answer{Delay: 20 * time.Millisecond}))

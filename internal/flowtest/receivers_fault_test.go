@@ -47,8 +47,15 @@ func proxyScript(answer func() string) func(*testkit.RawConn) {
 		if err != nil {
 			return
 		}
-		go func() { _, _ = io.Copy(out, c); _ = out.Close() }()
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_, _ = io.Copy(out, c)
+			_ = out.Close()
+		}()
 		_, _ = io.Copy(c.Conn, out)
+		_ = c.Conn.(*net.TCPConn).CloseWrite()
+		<-gone // the client has noticed and has closed its side
 	}
 }
 
@@ -77,7 +84,13 @@ func TestAProxyThatFailsCostsNoAttempt(t *testing.T) {
 	} {
 		answer.Store(fault)
 		before := metric(t, p.app, "milena_interrupted_total")
-		h.receiver.CloseIdle()
+		h.receiver.CloseIdle(t)
+		testkit.Eventually(t, 30*time.Second, func() string { // every tunnel is gone for the client too: each request needs a new one
+			if n := proxy.Open(); n > 0 {
+				return fmt.Sprintf("%d tunnels are open", n)
+			}
+			return ""
+		})
 		h.send(2, 200, ids...)
 		testkit.Eventually(t, 30*time.Second, func() string {
 			if metric(t, p.app, "milena_interrupted_total") == before {
@@ -172,8 +185,13 @@ func TestANameThatIsBoundAgainReachesNothing(t *testing.T) {
 func TestKeptConnectionsThatEndCostWhatTheyMust(t *testing.T) {
 	t.Parallel()
 	h := newHostile(t)
-	const n = 16                                // fewer than a breaker wants for "half of them failed"
-	idle, idleLog := h.listen(nil, once(ok200)) // keep-alive is promised, and then it closes
+	const n = 16                                     // fewer than a breaker wants for "half of them failed"
+	idle, idleLog := h.listen(nil, func(c *caller) { // keep-alive is promised, and then it closes
+		if c.request() && c.Say(ok200) == nil {
+			_ = c.Conn.(*net.TCPConn).CloseWrite()
+			c.AwaitClose() // the client has noticed: else its next request may meet the close
+		}
+	})
 	rude, rudeLog := h.listen(nil, func(c *caller) {
 		if c.request() && c.Say(ok200) == nil && c.request() {
 			c.Reset()

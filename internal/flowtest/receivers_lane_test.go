@@ -145,7 +145,7 @@ func TestARetryAfterPausesTheLaneOverARestart(t *testing.T) {
 	f.endpoint("paused", limit(1))
 	f.endpoint("witness", limit(1))
 	f.receiver.Script("/paused", testkit.Sequence(
-		testkit.Answer{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"60"}}}, testkit.Answer{}))
+		testkit.Answer{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"3000"}}}, testkit.Answer{}))
 	p := f.start()
 	f.ready(p)
 	const n = 50

@@ -1,13 +1,14 @@
 package flowtest
 
 import (
+	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -79,23 +80,10 @@ func (h *hostile) addresses(trap string) (cases []receiverCase) {
 	h.refuse(unroutable+"1026", syscall.ECONNREFUSED)
 	h.refuse(unroutable+"1027", syscall.ECONNRESET)
 	return append(cases,
-		receiverCase{name: "refused-port", url: "http://" + receiverHost + closedPort(h.t), class: schemas.ClassConnect, says: "refused"},
+		receiverCase{name: "refused-port", url: fmt.Sprintf("http://%s:%d/", receiverHost, testkit.ReservePort(h.t)), class: schemas.ClassConnect, says: "refused"},
 		receiverCase{name: "port-22", url: "http://" + receiverHost + ":22/", outcome: schemas.OutcomeDead,
 			reason: schemas.ReasonBlockedAddress, class: schemas.ClassBlockedAddress, says: "port 22"},
 	)
-}
-
-// closedPort is a port of this machine that nobody listens on: it is bound, so that
-// nobody else gets it meanwhile.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	must(t, err)
-	t.Cleanup(func() { _ = syscall.Close(fd) })
-	must(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	name, err := syscall.Getsockname(fd)
-	must(t, err)
-	return ":" + strconv.Itoa(name.(*syscall.SockaddrInet4).Port) + "/"
 }
 
 // What can be seen at registration is refused there, and says what would be right.

