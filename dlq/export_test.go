@@ -17,10 +17,11 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// oddLetters writes letters with payloads and headers of all kinds.
-func oddLetters(w *world) {
+// oddLetters writes letters with payloads and headers of all kinds, the largest payload
+// of that size.
+func oddLetters(w *world, largest int) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
-	for _, payload := range [][]byte{[]byte(`{"a": 1.00, "b":"\u2028"}`), noise(r, 1000), {}, noise(r, 1_000_000), []byte("\xff\xfe\x00"), []byte(strings.Repeat("x", 100))} {
+	for _, payload := range [][]byte{[]byte(`{"a": 1.00, "b":"\u2028"}`), noise(r, 1000), {}, noise(r, largest), []byte("\xff\xfe\x00"), []byte(strings.Repeat("x", 100))} {
 		d := w.delivery("ep_1")
 		d.Payload = payload
 		d.Event.Subject = "ünï\u2028<&>"
@@ -73,7 +74,7 @@ func TestDiscardExportsFirstAndImportBringsEverythingBackByteForByte(t *testing.
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.endpoint("ep_1")
-			oddLetters(w)
+			oddLetters(w, 1_000_000)
 			before := w.records()
 			file := filepath.Join(t.TempDir(), name)
 			rep := w.execute(Job{Kind: schemas.RunDiscard, Why: "test", Export: file}, Options{})
@@ -107,7 +108,7 @@ func TestDiscardExportsFirstAndImportBringsEverythingBackByteForByte(t *testing.
 func TestADamagedExportIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.endpoint("ep_1")
-	oddLetters(w)
+	oddLetters(w, 100_000)
 	sel, err := w.store.Select(w.ctx(), Filter{})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +171,7 @@ func (s *stopping) Write(p []byte) (int, error) {
 func TestAnExportThatIsEndedEarlySaysSo(t *testing.T) {
 	w := newWorld(t)
 	w.endpoint("ep_1")
-	oddLetters(w)
+	oddLetters(w, 1_000_000)
 	sel, err := w.store.Select(w.ctx(), Filter{})
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func TestAnExportThatIsEndedEarlySaysSo(t *testing.T) {
 func TestADiscardThatCannotExportDiscardsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.endpoint("ep_1")
-	oddLetters(w)
+	oddLetters(w, 100_000)
 	name := filepath.Join(t.TempDir(), "x.jsonl")
 	if err := os.WriteFile(name, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)

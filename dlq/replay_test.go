@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -111,7 +112,7 @@ func TestALetterThatDiesAgainBeforeItsTombstoneIsNotErased(t *testing.T) {
 
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience*30*time.Second)
 	defer cancel()
 	for !ok() {
 		if !pause(ctx) {
@@ -179,6 +180,7 @@ func TestARunThatIsKilledAndResumedLosesNothing(t *testing.T) {
 }
 
 func TestTwoRunsAtOnceDeliverTheUnion(t *testing.T) {
+	t.Parallel() // it waits, by a rate
 	w := newWorld(t)
 	w.endpoint("ep_1", "ep_2", "ep_3")
 	w.many(900, "ep_1", "ep_2", "ep_3")
@@ -222,43 +224,40 @@ func TestTwoRunsAtOnceDeliverTheUnion(t *testing.T) {
 }
 
 func TestTheRateIsKept(t *testing.T) {
+	t.Parallel() // it waits, by a rate
 	w := newWorld(t)
 	w.endpoint("ep_1", "ep_2", "ep_3")
 	w.many(1500, "ep_1", "ep_2", "ep_3")
+	// From the beginning of the run, not from the first letter: that one may be late.
+	began, last := time.Now(), time.Time{}
 	w.execute(Job{Rate: 500}, Options{})
-	var first, last time.Time
 	for _, rec := range w.read(w.names.Deliveries()) {
-		if first.IsZero() || rec.Timestamp.Before(first) {
-			first = rec.Timestamp
-		}
 		if rec.Timestamp.After(last) {
 			last = rec.Timestamp
 		}
 	}
-	if took := last.Sub(first); took < 2700*time.Millisecond || took > 15*time.Second {
+	if took := last.Sub(began); took < 2700*time.Millisecond || took > time.Minute {
 		t.Errorf("1500 letters at 500/s took %s", took)
 	}
 }
 
 func TestAnEndpointRateHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel() // it waits, by a rate
 	w := newWorld(t)
 	w.endpoint("ep_1", "ep_2")
 	w.many(300, "ep_1")
 	w.many(20, "ep_2")
+	began := time.Now()
 	w.execute(Job{EndpointRate: 100}, Options{})
 	times := map[string][]time.Time{}
 	for _, rec := range w.read(w.names.Deliveries()) {
 		times[string(rec.Key)] = append(times[string(rec.Key)], rec.Timestamp)
 	}
-	span := func(id string) time.Duration {
-		ts := times[id]
-		return ts[len(ts)-1].Sub(ts[0])
-	}
 	if len(times["ep_1"]) != 300 || len(times["ep_2"]) != 20 {
 		t.Fatalf("%d and %d", len(times["ep_1"]), len(times["ep_2"]))
 	}
-	if s := span("ep_1"); s < 2800*time.Millisecond || s > 15*time.Second {
-		t.Errorf("ep_1 took %s", s)
+	if took := times["ep_1"][299].Sub(began); took < 2800*time.Millisecond || took > time.Minute {
+		t.Errorf("ep_1 took %s", took)
 	}
 	last, before := times["ep_2"][19], 0
 	for _, at := range times["ep_1"] {
@@ -396,6 +395,7 @@ func TestACanaryThatTellsNothingIsFollowedByAnother(t *testing.T) {
 }
 
 func TestWaitReportsOutcomes(t *testing.T) {
+	t.Parallel() // it waits, for outcomes
 	w := newWorld(t)
 	w.endpoint("ep_1", "ep_2")
 	w.many(8, "ep_1", "ep_2")
@@ -418,14 +418,25 @@ func TestWaitReportsOutcomes(t *testing.T) {
 	}
 	w.many(4, "ep_1")
 	stop = w.answer(w.ctx(), func(*schemas.Delivery) schemas.Outcome { return schemas.OutcomeRetry })
-	rep, err = w.store.Execute(w.ctx(), w.plan(Job{}), w.runs(), Options{Wait: true, WaitFor: time.Second})
+	ctx, enough := context.WithCancel(w.ctx())
+	rep, err = w.store.Execute(ctx, w.plan(Job{}), w.runs(), Options{Wait: true, Following: func(o Outcomes) {
+		if o.All.Retrying == 4 {
+			enough()
+		}
+	}})
 	stop()
-	if !errors.Is(err, ErrUndelivered) || rep.Outcomes.All.Retrying != 4 {
+	if !errors.Is(err, context.Canceled) || rep.Outcomes == nil || rep.Outcomes.All.Retrying != 4 {
+		t.Errorf("%+v %v", rep.Outcomes, err)
+	}
+	w.many(4, "ep_1") // of these nobody tells anything
+	rep, err = w.store.Execute(w.ctx(), w.plan(Job{}), w.runs(), Options{Wait: true, WaitFor: time.Millisecond})
+	if !errors.Is(err, ErrUndelivered) || rep.Outcomes.All.Open != 4 {
 		t.Errorf("%+v %v", rep.Outcomes, err)
 	}
 }
 
 func TestCancelFromAnotherShellStopsARun(t *testing.T) {
+	t.Parallel() // it waits, by a rate
 	w := newWorld(t)
 	w.endpoint("ep_1")
 	w.many(500, "ep_1")
@@ -445,7 +456,7 @@ func TestCancelFromAnotherShellStopsARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := <-ended
-	if took := time.Since(began); !errors.Is(err, ErrCancelled) || took > 20*time.Second {
+	if took := time.Since(began); !errors.Is(err, ErrCancelled) || took > 40*time.Second {
 		t.Errorf("%v after %s", err, took)
 	}
 	st, err := shell.Get(w.ctx(), id)

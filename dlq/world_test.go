@@ -13,10 +13,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
 const worldPartitions = 4
+
+// uncompressed is for all writers: under the race detector the pool of a codec gives
+// what it is given away again, and each batch that is read costs 4 MB of new memory.
+var uncompressed = kafka.WithCompression(kgo.NoCompression())
 
 // world is a broker with Milena's topics, a store, and what was written to it.
 type world struct {
@@ -65,8 +70,7 @@ func newWorldFor(t testing.TB) *world {
 	w.start()
 	w.store = w.open()
 	var err error
-	// Without compression, because the pools of a codec leak under the race detector.
-	if w.writer, err = kafka.NewWriter(w.cfg, kafka.WithCompression(kgo.NoCompression())); err != nil {
+	if w.writer, err = kafka.NewWriter(w.cfg, uncompressed); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.writer.Close(w.within(10 * time.Second)) })
@@ -81,6 +85,7 @@ func (w *world) open() *Store {
 		w.Fatal(err)
 	}
 	w.Cleanup(s.Close)
+	s.newWriter = func() (writer, error) { return kafka.NewWriter(w.cfg, uncompressed) }
 	return s
 }
 
@@ -96,7 +101,7 @@ func (w *world) within(d time.Duration) context.Context {
 	return ctx
 }
 
-func (w *world) ctx() context.Context { return w.within(time.Minute) }
+func (w *world) ctx() context.Context { return w.within(testkit.Patience * time.Minute) }
 
 func (w *world) flush() {
 	w.Helper()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -146,16 +145,11 @@ func TestAttemptsShowsTheLogOldestFirst(t *testing.T) {
 
 func TestASilentKafkaIsOneSentenceAndExitOne(t *testing.T) {
 	inDir(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := ln.Addr().String()
-	ln.Close() // nobody listens there now
+	closed := testkit.ReserveAddr(t)
 	env := []string{"MILENA_KAFKA_BROKERS=" + closed}
 	for _, args := range []string{"topics plan", "send --endpoint a --data x", "attempts"} {
-		res := run(t, "", env, append(strings.Fields(args), "--timeout", "300ms")...)
-		if res.code != exitFailed || strings.Count(res.err, "\n") != 1 || !strings.Contains(res.err, "gave no answer within 300ms (--timeout)") ||
+		res := run(t, "", env, append(strings.Fields(args), "--timeout", "1s")...)
+		if res.code != exitFailed || strings.Count(res.err, "\n") != 1 || !strings.Contains(res.err, "gave no answer within 1s (--timeout)") ||
 			!strings.Contains(res.err, "dial tcp "+closed) {
 			t.Errorf("%s: %+v", args, res)
 		}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -117,14 +116,7 @@ func (v *serving) logged() string {
 // serve starts a process; it ends with the test, or by end.
 func (s *site) serve(env []string, args ...string) *serving {
 	s.t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	v := &serving{site: s, addr: ln.Addr().String(), done: make(chan struct{})}
-	if err := ln.Close(); err != nil {
-		s.t.Fatal(err)
-	}
+	v := &serving{site: s, addr: testkit.ReserveAddr(s.t), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	v.stop = stop
 	p := &program{in: strings.NewReader(""), out: io.Discard, err: v, environ: env}

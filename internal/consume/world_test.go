@@ -84,7 +84,7 @@ func (w *world) produce(partition int32, n int) {
 
 // commit returns what the group coordinator holds.
 func (w *world) commit(partition int32) (kadm.Offset, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience*patience)
 	defer cancel()
 	got, err := kadm.NewClient(w.producer).FetchOffsets(ctx, testGroup)
 	if err != nil {

@@ -110,7 +110,7 @@ func TestNamesThatResolveToPrivateAddressesAreBlockedWholly(t *testing.T) {
 		"many-public.example": {"1.1.1.1", "8.8.8.8", "9.9.9.9", "127.0.0.1"},
 	} {
 		dns.set(name, list...)
-		_, err := post(t, e, "https://"+name+"/", 5*time.Second)
+		_, err := post(t, e, "https://"+name+"/", time.Minute)
 		if b := wantBlocked(t, err); b.Host != name || !b.Addr.IsValid() || b.Rule == "" {
 			t.Errorf("%s: %+v", name, b)
 		}
@@ -135,7 +135,7 @@ func TestRebindingIsBlockedAtTheNextConnection(t *testing.T) {
 		t.Fatal(v, err)
 	}
 	dns.set("rebind.example", "127.0.0.1")
-	_, err := post(t, e, "http://rebind.example:"+port, 5*time.Second)
+	_, err := post(t, e, "http://rebind.example:"+port, time.Minute)
 	wantBlocked(t, err)
 	if hits.Load() != 0 {
 		t.Error("a request reached the private address")
@@ -162,16 +162,16 @@ func TestAllowedHostsAndNetworks(t *testing.T) {
 	defer srv.Close()
 	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
 	e := mustNew(t, Config{AllowHTTP: true, AllowHosts: []string{"Inside.Example."}, Resolver: dns.resolver()})
-	if status, err := post(t, e, "http://inside.example:"+port, 5*time.Second); status != 200 {
+	if status, err := post(t, e, "http://inside.example:"+port, time.Minute); status != 200 {
 		t.Error(status, err)
 	}
-	_, err := post(t, e, "http://other.example:"+port, 5*time.Second)
+	_, err := post(t, e, "http://other.example:"+port, time.Minute)
 	wantBlocked(t, err)
-	_, err = post(t, e, "http://127.0.0.1:"+port, 5*time.Second)
+	_, err = post(t, e, "http://127.0.0.1:"+port, time.Minute)
 	wantBlocked(t, err)
 
 	e = mustNew(t, Config{AllowHTTP: true, AllowCIDRs: loopback, Resolver: dns.resolver()})
-	if status, err := post(t, e, "http://other.example:"+port, 5*time.Second); status != 200 {
+	if status, err := post(t, e, "http://other.example:"+port, time.Minute); status != 200 {
 		t.Error(status, err)
 	}
 	for _, u := range []string{"http://127.0.0.1:" + port + "/", "http://localhost:" + port + "/"} {
@@ -204,10 +204,10 @@ func TestDNSFailuresHaveTheirClass(t *testing.T) {
 	dns.set("broken.example") // SERVFAIL
 	e := mustNew(t, Config{Resolver: dns.resolver()})
 	for _, name := range []string{"missing.example", "broken.example"} {
-		_, err := post(t, e, "https://"+name, 5*time.Second)
+		_, err := post(t, e, "https://"+name, time.Minute)
 		wantClass(t, err, schemas.ClassDNS)
 	}
-	_, err := post(t, mustNew(t, Config{Resolver: silent{}, DialTimeout: 50 * time.Millisecond}), "https://silent.example", 5*time.Second)
+	_, err := post(t, mustNew(t, Config{Resolver: silent{}, DialTimeout: 50 * time.Millisecond}), "https://silent.example", time.Minute)
 	wantClass(t, err, schemas.ClassDNS)
 }
 

@@ -156,7 +156,7 @@ func TestHTTP2PostsAreNotRepeatedUnlessTheServerSaysItDidNotProcessThem(t *testi
 			cfg := local()
 			cfg.RootCAs = ca.pool
 			e := mustNew(t, cfg)
-			status, err := post(t, e, s.url, time.Second)
+			status, err := post(t, e, s.url, deadline(c.class))
 			if status != c.status {
 				t.Errorf("status %d, want %d", status, c.status)
 			}
@@ -187,7 +187,7 @@ func TestHTTP2IsUsedWhereTLSOffersItAndOneConnectionCarriesMany(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if status, err := post(t, e, srv.URL, 5*time.Second); status != 200 {
+				if status, err := post(t, e, srv.URL, time.Minute); status != 200 {
 					t.Error(status, err)
 				}
 			})

@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -170,7 +171,7 @@ func TestThroughAProxyEverythingStillWorksAndIsStillChecked(t *testing.T) {
 				for _, srv := range []*httptest.Server{plain, private} {
 					_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
 					proto, _, _ := strings.Cut(srv.URL, ":")
-					if status, err := post(t, e, proto+"://shop.example:"+port, 5*time.Second); status != 200 {
+					if status, err := post(t, e, proto+"://shop.example:"+port, time.Minute); status != 200 {
 						t.Errorf("%s: %d %v", proto, status, err)
 					}
 					want := map[bool]string{false: "127.0.0.1:" + port, true: "shop.example:" + port}[remote]
@@ -180,11 +181,11 @@ func TestThroughAProxyEverythingStillWorksAndIsStillChecked(t *testing.T) {
 				}
 				before := p.conns.Load()
 				for _, u := range []string{"http://10.0.0.1/", "http://[::ffff:10.0.0.1]/", "http://0x0a.1/", "http://shop.example:25/"} {
-					_, err := post(t, e, u, 5*time.Second)
+					_, err := post(t, e, u, time.Minute)
 					wantBlocked(t, err)
 				}
 				if !remote {
-					_, err := post(t, e, "http://evil.example/", 5*time.Second)
+					_, err := post(t, e, "http://evil.example/", time.Minute)
 					wantBlocked(t, err)
 				}
 				if p.conns.Load() != before {
@@ -222,8 +223,12 @@ func TestFaultsOfTheProxyAreNotTheEndpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newFakeProxy(t, c.scheme)
 			p.answer.Store(c.answer)
-			e := mustNew(t, Config{Proxy: p.url, Resolver: everything{}, DialTimeout: 300 * time.Millisecond})
-			_, err := post(t, e, "https://shop.example/", 5*time.Second)
+			dial := time.Minute
+			if c.answer == "hang" {
+				dial = 300 * time.Millisecond
+			}
+			e := mustNew(t, Config{Proxy: p.url, Resolver: everything{}, DialTimeout: dial})
+			_, err := post(t, e, "https://shop.example/", time.Minute)
 			wantClass(t, err, c.class)
 			if pe, ok := errors.AsType[*ProxyError](err); ok && pe.Status != c.status {
 				t.Errorf("status %d, want %d", pe.Status, c.status)
@@ -233,17 +238,12 @@ func TestFaultsOfTheProxyAreNotTheEndpoints(t *testing.T) {
 			}
 		})
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	down := &url.URL{Scheme: "http", Host: l.Addr().String()}
-	l.Close()
-	_, err = post(t, mustNew(t, Config{Proxy: down, Resolver: everything{}}), "https://shop.example/", 5*time.Second)
+	down := &url.URL{Scheme: "http", Host: testkit.ReserveAddr(t)}
+	_, err := post(t, mustNew(t, Config{Proxy: down, Resolver: everything{}}), "https://shop.example/", time.Minute)
 	wantClass(t, err, schemas.ClassProxy)
 	p := newFakeProxy(t, "socks5")
 	p.url.User = url.UserPassword("me", "wrong!!")
-	_, err = post(t, mustNew(t, Config{Proxy: p.url, Resolver: everything{}}), "https://shop.example/", 5*time.Second)
+	_, err = post(t, mustNew(t, Config{Proxy: p.url, Resolver: everything{}}), "https://shop.example/", time.Minute)
 	wantClass(t, err, schemas.ClassProxy)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -102,7 +103,7 @@ func TestClassesOfWhatReceiversAnswer(t *testing.T) {
 					_ = conn.CloseWrite()
 				}
 			})
-			status, err := post(t, mustNew(t, local()), s.url, 5*time.Second)
+			status, err := post(t, mustNew(t, local()), s.url, time.Minute)
 			if status != c.status {
 				t.Errorf("status %d, want %d", status, c.status)
 			}
@@ -115,6 +116,7 @@ func TestClassesOfWhatReceiversAnswer(t *testing.T) {
 }
 
 func TestOnePostLeavesForAnAttemptWhateverTheReceiverDoes(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		f     func(s *scripted, c *net.TCPConn, r *bufio.Reader)
 		class schemas.ErrorClass
@@ -133,8 +135,9 @@ func TestOnePostLeavesForAnAttemptWhateverTheReceiverDoes(t *testing.T) {
 		}, schemas.ClassTimeout, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // some wait for their deadline
 			s := script(t, c.f)
-			_, err := post(t, mustNew(t, local()), s.url, 300*time.Millisecond)
+			_, err := post(t, mustNew(t, local()), s.url, deadline(c.class))
 			if name != "resets at once" || Classify(err) != schemas.ClassConnect { // seen before connect returned
 				wantClass(t, err, c.class)
 			}
@@ -157,7 +160,7 @@ func TestAnIdleConnectionThatWasClosedCostsNoAttempt(t *testing.T) {
 	e := mustNew(t, local())
 	for i := range 300 {
 		body := []string{`{"a":1}`, ""}[i%2] // an empty one has no GetBody
-		if status, err := postBody(t, e, s.url, body, 5*time.Second); status != 200 {
+		if status, err := postBody(t, e, s.url, body, time.Minute); status != 200 {
 			t.Fatalf("request %d: %d %v", i, status, err)
 		}
 		<-closed
@@ -181,7 +184,7 @@ func TestAnEarlyAnswerInPiecesIsRead(t *testing.T) {
 		}
 	})
 	e := mustNew(t, local())
-	if status, err := post(t, e, s.url, 5*time.Second); status != 200 {
+	if status, err := post(t, e, s.url, time.Minute); status != 200 {
 		t.Fatal(status, err)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(strings.Repeat("x", 2<<20)))
@@ -207,10 +210,10 @@ func TestAKeptConnectionThatEndsAfterTheRequestIsResetAndNotRepeated(t *testing.
 		reset(c)
 	})
 	e := mustNew(t, local())
-	if status, err := post(t, e, s.url, 5*time.Second); status != 200 {
+	if status, err := post(t, e, s.url, time.Minute); status != 200 {
 		t.Fatal(status, err)
 	}
-	_, err := post(t, e, s.url, 5*time.Second)
+	_, err := post(t, e, s.url, time.Minute)
 	wantClass(t, err, schemas.ClassReset)
 	if s.posts.Load() != 2 || s.conns.Load() != 1 {
 		t.Errorf("%d POSTs on %d connections, want 2 on 1", s.posts.Load(), s.conns.Load())
@@ -227,7 +230,7 @@ func TestNothingIsAskedForCompressedAndNoRedirectIsFollowed(t *testing.T) {
 		http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
 	}))
 	defer srv.Close()
-	status, err := post(t, mustNew(t, local()), srv.URL, 5*time.Second)
+	status, err := post(t, mustNew(t, local()), srv.URL, time.Minute)
 	if status != 308 || err != nil || hits.Load() != 1 {
 		t.Errorf("status %d, %v, %d requests", status, err, hits.Load())
 	}
@@ -241,22 +244,16 @@ func TestProxyVariablesOfTheEnvironmentAreNotRead(t *testing.T) {
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 	})
 	e := mustNew(t, Config{AllowCIDRs: loopback, AllowHTTP: true, Resolver: names{"shop.example": addrs("127.0.0.1")}})
-	if status, err := post(t, e, strings.Replace(s.url, "127.0.0.1", "shop.example", 1), 5*time.Second); status != 200 {
+	if status, err := post(t, e, strings.Replace(s.url, "127.0.0.1", "shop.example", 1), time.Minute); status != 200 {
 		t.Error(status, err)
 	}
 }
 
 func TestRefusedPortIsConnectAndUnknownNameIsDNS(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
 	e := mustNew(t, Config{AllowCIDRs: loopback, AllowHTTP: true, Resolver: names{}})
-	_, err = post(t, e, "http://"+addr, 5*time.Second)
+	_, err := post(t, e, "http://"+testkit.ReserveAddr(t), time.Minute)
 	wantClass(t, err, schemas.ClassConnect)
-	_, err = post(t, e, "http://nowhere.example", 5*time.Second)
+	_, err = post(t, e, "http://nowhere.example", time.Minute)
 	wantClass(t, err, schemas.ClassDNS)
 }
 
@@ -267,12 +264,11 @@ func TestOpenConnectionsAreCountedAndIdleOnesBounded(t *testing.T) {
 	for range 8 {
 		srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		defer srv.Close()
-		if _, err := post(t, e, srv.URL, 5*time.Second); err != nil {
+		if _, err := post(t, e, srv.URL, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.Now().Add(5 * time.Second)
-	for e.Open() > 3 && time.Now().Before(deadline) {
+	for end := time.Now().Add(time.Minute); e.Open() > 3 && time.Now().Before(end); {
 		<-time.After(time.Millisecond) // the oldest is closed by a goroutine of net/http
 	}
 	if n := e.Open(); n > 3 {

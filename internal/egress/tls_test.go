@@ -109,7 +109,7 @@ func TestTLSFailuresNameTheirReason(t *testing.T) {
 			srv := secure(t, c.cfg, false, func(http.ResponseWriter, *http.Request) {})
 			cfg := local()
 			cfg.RootCAs = ca.pool
-			status, err := post(t, mustNew(t, cfg), srv.URL, 5*time.Second)
+			status, err := post(t, mustNew(t, cfg), srv.URL, time.Minute)
 			if c.good {
 				if status != 200 {
 					t.Error(status, err)
@@ -143,7 +143,7 @@ func TestWhatIsNotTLSIsClassTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := script(t, func(_ *scripted, conn *net.TCPConn, r *bufio.Reader) { c.f(conn, r) })
-			_, err := post(t, mustNew(t, local()), strings.Replace(s.url, "http:", "https:", 1), 300*time.Millisecond)
+			_, err := post(t, mustNew(t, local()), strings.Replace(s.url, "http:", "https:", 1), deadline(c.class))
 			wantClass(t, err, c.class)
 			if !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%v, want %q", err, c.why)
@@ -192,7 +192,7 @@ func TestTLSKeepAliveSurvivesReceiversThatCloseBetweenRequests(t *testing.T) {
 		cfg.RootCAs = ca.pool
 		e := mustNew(t, cfg)
 		for i := range 100 {
-			if status, err := post(t, e, "https://"+l.Addr().String(), 5*time.Second); status != 200 {
+			if status, err := post(t, e, "https://"+l.Addr().String(), time.Minute); status != 200 {
 				t.Fatalf("TLS %x, request %d: %d %v", version, i, status, err)
 			}
 			<-closed

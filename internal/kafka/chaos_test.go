@@ -96,7 +96,7 @@ func throughFaults(t *testing.T, refusals []*kerr.Error, cuts, once bool) {
 	}
 	got := res.wait(t, n)
 	landed, extra := 0, 0
-	ends, err := newReader(t, configFor(c)).Ends(within(t, 20*time.Second), "t")
+	ends, err := newReader(t, configFor(c)).Ends(within(t, time.Minute), "t")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (r *results) of(name string) func(Written) {
 
 func (r *results) wait(t testing.TB, n int) map[string]Written {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for i := range n {
 		select {
 		case <-r.left:
@@ -61,7 +61,7 @@ func TestWritesLandInOrderWithTheirOffsets(t *testing.T) {
 		w.Write(Message{Topic: "webhooks.hold", Partition: 1, Key: []byte("k"), Value: []byte(name),
 			Headers: []schemas.Header{{Key: "n", Value: []byte(name)}}}, res.of(name))
 	}
-	if err := w.Flush(within(t, 20*time.Second)); err != nil {
+	if err := w.Flush(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	got := res.wait(t, n)

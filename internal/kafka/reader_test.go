@@ -36,12 +36,12 @@ func fill(t testing.TB, cfg Config, topic string, partition int32, n int) {
 		w.Write(Message{Topic: topic, Partition: partition, Key: fmt.Append(nil, i), Value: noise(i, i*37%3000),
 			Headers: []schemas.Header{{Key: "i", Value: fmt.Append(nil, i)}}}, nil)
 		if i%10 == 9 {
-			if err := w.Flush(within(t, 20*time.Second)); err != nil {
+			if err := w.Flush(within(t, time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := w.Close(within(t, 20*time.Second)); err != nil {
+	if err := w.Close(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -94,7 +94,7 @@ func TestReadBackwardsReadsHardlyMoreThanOnce(t *testing.T) {
 	cfg.Hooks = []kgo.Hook{read}
 	r := newReader(t, cfg)
 	most, n := int64(0), 0
-	err := r.ReadBackwards(within(t, 20*time.Second), "t", 0, 0, 3000, 64<<10, func(recs []schemas.Record) error {
+	err := r.ReadBackwards(within(t, time.Minute), "t", 0, 0, 3000, 64<<10, func(recs []schemas.Record) error {
 		most, n = max(most, sizeOf(recs)), n+len(recs)
 		return nil
 	})
@@ -122,7 +122,7 @@ func TestFetchSaysWhereTheLogBeginsAndEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newReader(t, configFor(c), WithRetryFor(10*time.Millisecond))
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, time.Minute)
 	for _, o := range []int64{3, 60} {
 		f, err := r.Fetch(ctx, "t", 0, o, 1<<20)
 		if !errors.Is(err, ErrOutOfRange) || f.LogStart != 10 || f.HighWatermark != 50 {
@@ -146,7 +146,7 @@ func TestOnlyCommittedRecordsAreSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Close()
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, time.Minute)
 	transact := func(value string, end kgo.TransactionEndTry) {
 		t.Helper()
 		if err := tx.BeginTransaction(); err != nil {
@@ -186,7 +186,7 @@ func TestFetchFollowsAMovedPartition(t *testing.T) {
 	c := newCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(1, "t"))
 	fill(t, configFor(c), "t", 0, 20)
 	r := newReader(t, configFor(c))
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, time.Minute)
 	for node := range int32(3) {
 		if err := c.MoveTopicPartition("t", 0, node); err != nil {
 			t.Fatal(err)
@@ -213,11 +213,11 @@ func TestFetchFollowsAMovedPartition(t *testing.T) {
 func TestFetchGivesUpWithThePartitionsName(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "t"))
 	r := newReader(t, configFor(c), WithRetryFor(10*time.Millisecond))
-	if _, err := r.Fetch(within(t, 20*time.Second), "nope", 0, 0, 1); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+	if _, err := r.Fetch(within(t, time.Minute), "nope", 0, 0, 1); !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		t.Errorf("%v", err)
 	}
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
-	_, err := r.Fetch(within(t, 20*time.Second), "t", 0, 0, 1)
+	_, err := r.Fetch(within(t, time.Minute), "t", 0, 0, 1)
 	if !errors.Is(err, kerr.TopicAuthorizationFailed) || err.Error()[:len("reading t/0 at offset 0")] != "reading t/0 at offset 0" {
 		t.Errorf("%v", err)
 	}
@@ -231,7 +231,7 @@ func TestFetchGivesUpWithThePartitionsName(t *testing.T) {
 func TestOffsetsByTime(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "t"))
 	cl, _ := newClient(t, configFor(c))
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, time.Minute)
 	base := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	for i := range 10 {
 		if err := cl.ProduceSync(ctx, &kgo.Record{Topic: "t", Timestamp: base.Add(time.Duration(i) * time.Minute)}).FirstErr(); err != nil {

@@ -26,7 +26,7 @@ func newClient(t testing.TB, cfg Config) (*kgo.Client, *kadm.Client) {
 
 func plan(t testing.TB, adm *kadm.Client, c TopicsConfig) Plan {
 	t.Helper()
-	p, err := MakePlan(within(t, 20*time.Second), adm, c)
+	p, err := MakePlan(within(t, time.Minute), adm, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func plan(t testing.TB, adm *kadm.Client, c TopicsConfig) Plan {
 
 func apply(t testing.TB, adm *kadm.Client, c TopicsConfig) Applied {
 	t.Helper()
-	a, err := plan(t, adm, c).Apply(within(t, 20*time.Second), adm)
+	a, err := plan(t, adm, c).Apply(within(t, time.Minute), adm)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestApplyMakesEverythingOnceAndTheCheckPasses(t *testing.T) {
 	if !strings.Contains(before.String(), "kafka-topics.sh --bootstrap-server $BROKERS --create --topic webhooks.retry.30m --partitions 3 --config cleanup.policy=delete --config retention.ms=950400000") {
 		t.Errorf("no command for a tier:\n%s", before)
 	}
-	if _, err := Check(within(t, 20*time.Second), cl, TopicsConfig{}); err == nil || strings.Count(err.Error(), "is missing") != 18 {
+	if _, err := Check(within(t, time.Minute), cl, TopicsConfig{}); err == nil || strings.Count(err.Error(), "is missing") != 18 {
 		t.Errorf("check of an empty cluster: %v", err)
 	}
 	if a := apply(t, adm, TopicsConfig{}); !a.Complete() || len(a) != 18 {
@@ -73,11 +73,11 @@ func TestApplyMakesEverythingOnceAndTheCheckPasses(t *testing.T) {
 	if p := plan(t, adm, TopicsConfig{}); !p.Empty() {
 		t.Fatalf("after apply:\n%s", p)
 	}
-	got, err := Check(within(t, 20*time.Second), cl, TopicsConfig{}, RoleDispatcher, RoleReleaser, RoleRouter)
+	got, err := Check(within(t, time.Minute), cl, TopicsConfig{}, RoleDispatcher, RoleReleaser, RoleRouter)
 	if err != nil || got.Partitions != 12 || len(got.Tiers) != 9 {
 		t.Fatalf("check after apply: %+v, %v", got, err)
 	}
-	rs, err := adm.DescribeTopicConfigs(within(t, 20*time.Second), "webhooks.dlq")
+	rs, err := adm.DescribeTopicConfigs(within(t, time.Minute), "webhooks.dlq")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestApplyRaisesButNeverLowers(t *testing.T) {
 	_, adm := newClient(t, configFor(c))
 	apply(t, adm, TopicsConfig{})
 	set := func(topic, key, value string) {
-		rs, err := adm.AlterTopicConfigs(within(t, 20*time.Second), []kadm.AlterConfig{{Name: key, Value: &value}}, topic)
+		rs, err := adm.AlterTopicConfigs(within(t, time.Minute), []kadm.AlterConfig{{Name: key, Value: &value}}, topic)
 		if err != nil || rs[0].Err != nil {
 			t.Fatal(err, rs)
 		}
@@ -149,7 +149,7 @@ func TestPartitionsMustBeThoseOfDeliveries(t *testing.T) {
 		}
 	}
 	apply(t, adm, TopicsConfig{})
-	_, err := Check(within(t, 20*time.Second), cl, TopicsConfig{})
+	_, err := Check(within(t, time.Minute), cl, TopicsConfig{})
 	var bad *CheckError
 	if !errors.As(err, &bad) || len(bad.Differences) != 2 {
 		t.Fatalf("%v", err)
@@ -162,7 +162,7 @@ func TestPartitionsMustBeThoseOfDeliveries(t *testing.T) {
 		}
 	}
 	// what was made meanwhile was made with the count of those that were there
-	if d, err := adm.ListTopics(within(t, 20*time.Second), "webhooks.dlq"); err != nil || len(d["webhooks.dlq"].Partitions) != 8 {
+	if d, err := adm.ListTopics(within(t, time.Minute), "webhooks.dlq"); err != nil || len(d["webhooks.dlq"].Partitions) != 8 {
 		t.Errorf("dlq: %v %v", d, err)
 	}
 }
@@ -180,7 +180,7 @@ func TestMorePartitionsAreAWishAndNoMistake(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	if got, err := Check(within(t, 20*time.Second), cl, TopicsConfig{Partitions: 8}); err != nil || got.Partitions != 4 {
+	if got, err := Check(within(t, time.Minute), cl, TopicsConfig{Partitions: 8}); err != nil || got.Partitions != 4 {
 		t.Errorf("%+v %v", got, err)
 	}
 	if p := plan(t, adm, TopicsConfig{Partitions: 2}); !p.Empty() {
@@ -227,7 +227,7 @@ func TestEveryTierThatExistsIsSeen(t *testing.T) {
 	}
 	find(t, p.Differences, "webhooks.retry.90m", "retention.ms") // its records must live as long
 	apply(t, adm, cfg)
-	got, err := Check(within(t, 20*time.Second), cl, cfg)
+	got, err := Check(within(t, time.Minute), cl, cfg)
 	if err != nil || len(got.Tiers) != 3 {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -238,7 +238,7 @@ func TestReplicationIsChecked(t *testing.T) {
 	_, adm := newClient(t, configFor(c))
 	apply(t, adm, TopicsConfig{})
 	v := "2"
-	if _, err := adm.AlterTopicConfigs(within(t, 20*time.Second), []kadm.AlterConfig{{Name: "min.insync.replicas", Value: &v}}, "webhooks.hold"); err != nil {
+	if _, err := adm.AlterTopicConfigs(within(t, time.Minute), []kadm.AlterConfig{{Name: "min.insync.replicas", Value: &v}}, "webhooks.hold"); err != nil {
 		t.Fatal(err)
 	}
 	p := plan(t, adm, TopicsConfig{Replication: 3})
@@ -302,11 +302,11 @@ func TestMissingRightsAreNamedWithOperationAndResource(t *testing.T) {
 	}
 	adminClient, admin := newClient(t, as("admin", "a"))
 	apply(t, admin, TopicsConfig{})
-	if _, err := Check(within(t, 20*time.Second), adminClient, TopicsConfig{}, RoleDispatcher, RoleReleaser, RoleRouter); err != nil {
+	if _, err := Check(within(t, time.Minute), adminClient, TopicsConfig{}, RoleDispatcher, RoleReleaser, RoleRouter); err != nil {
 		t.Fatal(err)
 	}
 	cl, _ := newClient(t, as("milena", "m"))
-	_, err := Check(within(t, 20*time.Second), cl, TopicsConfig{}, RoleDispatcher, RoleReleaser)
+	_, err := Check(within(t, time.Minute), cl, TopicsConfig{}, RoleDispatcher, RoleReleaser)
 	var bad *CheckError
 	if !errors.As(err, &bad) {
 		t.Fatal(err)
@@ -326,11 +326,11 @@ func TestMissingRightsAreNamedWithOperationAndResource(t *testing.T) {
 	}
 	// A client of its own: the other one remembers that notices was refused.
 	cl, _ = newClient(t, as("milena", "m"))
-	_, err = Check(within(t, 20*time.Second), cl, TopicsConfig{Sources: []string{"orders"}}, RoleRouter)
+	_, err = Check(within(t, time.Minute), cl, TopicsConfig{Sources: []string{"orders"}}, RoleRouter)
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "operation Read on Topic orders") || !strings.Contains(err.Error(), "operation Read on Group webhooks.router") {
 		t.Errorf("a source that we may not read: %v", err)
 	}
-	_, err = Check(within(t, 20*time.Second), adminClient, TopicsConfig{Sources: []string{"orderz"}}, RoleRouter)
+	_, err = Check(within(t, time.Minute), adminClient, TopicsConfig{Sources: []string{"orderz"}}, RoleRouter)
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "orderz is missing (sources.topics names it") {
 		t.Errorf("a source that is not there: %v", err)
 	}
