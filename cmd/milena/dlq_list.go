@@ -16,6 +16,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 	filterFlags(cmd, &f.query)
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
+		table := &columns{w: r.out}
 		shown := 0
 		cover, err := r.store.List(cmd.Context(), r.filter, func(e *dlq.Entry) error {
 			shown++
@@ -23,24 +24,27 @@ func (p *program) dlqListCommand() *cobra.Command {
 				return r.writeJSON(e.Row())
 			}
 			if shown == 1 {
-				r.printf("%-19s  %-24s  %-17s  %-8s  %8s  %-24s  %s\n", "DIED", "ENDPOINT", "REASON", "ANSWER", "ATTEMPTS", "TYPE", "DELIVERY ID")
+				if err := table.add("DIED", "ENDPOINT", "REASON", "ANSWER", "ATTEMPTS", "TYPE", "DELIVERY ID"); err != nil {
+					return err
+				}
 			}
-			return r.writeLetter(e)
+			return table.add(letterCells(e)...)
 		})
 		if err == nil && shown == 0 {
 			r.notef("nothing matched")
+		}
+		if ferr := table.flush(); ferr != nil {
+			return ferr
 		}
 		return r.partial(cover, err)
 	})
 }
 
-// writeLetter writes a line as soon as it is known, so columns have fixed widths.
-func (r *dlqRun) writeLetter(e *dlq.Entry) error {
+func letterCells(e *dlq.Entry) []string {
 	attempts := fmt.Sprint(e.Attempt)
 	if e.Generation > 0 {
 		attempts += fmt.Sprintf(" (life %d)", e.Generation+1)
 	}
-	_, err := fmt.Fprintf(r.out, "%-19s  %-24s  %-17s  %-8s  %8s  %-24s  %s\n", clock(e.DiedAt), dash(e.EndpointID), safe(string(e.Reason)),
-		answerOf(e.LastStatus, e.ErrorClass), attempts, dash(cutText(e.Event.Type, 40)), safe(e.ID()))
-	return err
+	return []string{clock(e.DiedAt), dash(e.EndpointID), safe(string(e.Reason)), answerOf(e.LastStatus, e.ErrorClass), attempts,
+		dash(cutText(e.Event.Type, 40)), safe(e.ID())}
 }

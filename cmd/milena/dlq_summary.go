@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -45,11 +47,14 @@ func (r *dlqRun) writeSummary(sum *dlq.Summary) error {
 		r.notef("nothing matched")
 		return nil
 	}
-	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LETTERS\tENDPOINT\tREASON\tANSWER\tFIRST DIED\tLAST DIED\tREPLAYED\tEXPIRING\tLAST ERROR")
+	rows := [][]string{{"LETTERS", "ENDPOINT", "REASON", "ANSWER", "FIRST DIED", "LAST DIED", "REPLAYED", "EXPIRING", "LAST ERROR"}}
 	for _, g := range sum.Groups {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Count, dash(g.EndpointID), safe(string(g.Reason)), answerOf(g.Status, g.ErrorClass),
-			clock(g.First), clock(g.Last), replayedText(g), number(g.Expiring), dash(cutText(g.Sample, 80)))
+		rows = append(rows, []string{fmt.Sprint(g.Count), dash(g.EndpointID), safe(string(g.Reason)), answerOf(g.Status, g.ErrorClass),
+			clock(g.First), clock(g.Last), replayedText(g), number(g.Expiring), dash(cutText(g.Sample, 80))})
+	}
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	for _, row := range withoutEmpty(rows, 6) {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -60,6 +65,18 @@ func (r *dlqRun) writeSummary(sum *dlq.Summary) error {
 	}
 	r.printf("%s of %s, %s of payload\n", counted(sum.Count, "dead letter"), counted(int64(len(endpoints)), "endpoint"), sizeText(sum.Bytes))
 	return nil
+}
+
+// withoutEmpty leaves out those columns, from the one given on, that say nothing in any row.
+func withoutEmpty(rows [][]string, from int) [][]string {
+	for col := len(rows[0]) - 1; col >= from; col-- {
+		if !slices.ContainsFunc(rows[1:], func(row []string) bool { return row[col] != "-" }) {
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], col, col+1)
+			}
+		}
+	}
+	return rows
 }
 
 // replayedText tells those that a replay did not help.

@@ -57,7 +57,7 @@ func (c *Case) trouble(say func(string, ...any)) {
 		return
 	}
 	if h.Held > 0 || h.Next != nil {
-		say("%d deliveries were on hold at %s; they are sent in their order, before what comes after them", h.Held, at(time.UnixMilli(h.Written)))
+		say("on hold: %d as of %s; what is on hold is sent in its order, before what comes after it", h.Held, at(time.UnixMilli(h.Written)))
 	}
 	if c.Endpoint.Version > h.Version {
 		say("its configuration is newer than its trouble: its breaker closes and its pause ends within seconds")

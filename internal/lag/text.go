@@ -27,6 +27,13 @@ const (
 // mostHeld is how many endpoints with something on hold are named.
 const mostHeld = 3
 
+// Widths of columns: with the default prefix the table of a healthy installation
+// fits a terminal of 80 columns.
+const (
+	stateWidth = len(Unassigned)
+	figures    = "%9s %7s %7s  %s" // records, overdue, oldest, who
+)
+
 // Write writes a report as a table for a terminal of 80 columns or more.
 func (s Style) Write(w io.Writer, r *Report) error {
 	var b strings.Builder
@@ -35,7 +42,7 @@ func (s Style) Write(w io.Writer, r *Report) error {
 		width = max(width, len(r.Topics[i].Topic))
 	}
 	width = max(width, len(r.Hold.Topic))
-	fmt.Fprintf(&b, "%-11s %-*s %10s %9s %8s  %s\n", "STATE", width, "TOPIC", "RECORDS", "OVERDUE", "OLDEST", "WHO")
+	fmt.Fprintf(&b, "%-*s %-*s "+figures+"\n", stateWidth, "STATE", width, "TOPIC", "RECORDS", "OVERDUE", "OLDEST", "WHO")
 	for i := range r.Topics {
 		s.topic(&b, &r.Topics[i], width, r.At)
 	}
@@ -84,7 +91,7 @@ func (s Style) topic(b *strings.Builder, t *Topic, width int, now time.Time) {
 
 // row pads what it paints: escapes have no width.
 func (s Style) row(b *strings.Builder, state State, what, records, overdue, oldest, who string) {
-	line := fmt.Sprintf("%s%*s %s %10s %9s %8s  %s", s.paint(state, string(state)), 11-len(state), "", what, records, overdue, oldest, who)
+	line := fmt.Sprintf("%s%*s %s "+figures, s.paint(state, string(state)), stateWidth-len(state), "", what, records, overdue, oldest, who)
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
@@ -114,13 +121,13 @@ func (s Style) hold(b *strings.Builder, h *Hold, width int, now time.Time) {
 			who += " " + schemas.CleanText(e.Endpoint, 64) + " " + number(int64(e.Records))
 		}
 	}
-	line := fmt.Sprintf("%-11s %-*s %10s %9s %8s  %s", "held", width, h.Topic, number(h.Records), "-", age(h.Since, now), who)
+	line := fmt.Sprintf("%-*s %-*s "+figures, stateWidth, "held", width, h.Topic, number(h.Records), "-", age(h.Since, now), who)
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
 func (s Style) letters(b *strings.Builder, r *Report, width int) {
 	if r.Letters == nil {
-		fmt.Fprintf(b, "%-11s %-*s %10s  not counted: %s; see milena dlq summary\n", "dead", width, "", "?", r.NotCounted)
+		fmt.Fprintf(b, "%-*s %-*s %9s  not counted: %s; see milena dlq summary\n", stateWidth, "dead", width, "", "?", r.NotCounted)
 		return
 	}
 	l := r.Letters
@@ -133,7 +140,7 @@ func (s Style) letters(b *strings.Builder, r *Report, width int) {
 	if l.Expires != nil && l.Expires.Before(r.At.Add(72*time.Hour)) {
 		who += ", the oldest expires in " + span(l.Expires.Sub(r.At))
 	}
-	line := fmt.Sprintf("%-11s %-*s %10s %9s %8s  %s", "dead", width, l.Topic, number(l.Open), "-", age(l.Oldest, r.At), strings.TrimSpace(who))
+	line := fmt.Sprintf("%-*s %-*s "+figures, stateWidth, "dead", width, l.Topic, number(l.Open), "-", age(l.Oldest, r.At), strings.TrimSpace(who))
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
