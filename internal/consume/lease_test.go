@@ -3,12 +3,14 @@ package consume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -171,4 +173,18 @@ func TestNotReadyBeforeTheGroupHasLetTheMemberIn(t *testing.T) {
 	if len(before) == 0 || before[0] == nil {
 		t.Errorf("while it asked to join, Ready said %v", before)
 	}
+}
+
+func TestWithKIP848TheLeaseLastsAsLongAsTheBrokerSays(t *testing.T) {
+	w := newWorld(t, 1, testkit.WithKfake(kfake.BrokerConfigs(map[string]string{
+		"group.consumer.session.timeout.ms": "30000", "log.retention.ms": "-1",
+	})))
+	m := w.join(func(c *Config, _ *member) { c.GroupProtocol = ProtocolConsumer })
+	testkit.Eventually(t, patience, func() string {
+		if got := time.Duration(m.loop.lease.lasts.Load()); got != 20*time.Second {
+			return fmt.Sprintf("the lease lasts %s, want two thirds of 30 s", got)
+		}
+		return ""
+	})
+	m.leave()
 }

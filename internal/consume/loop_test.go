@@ -11,48 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
-
-func TestACommitNeverPassesARecordThatIsNotDone(t *testing.T) {
-	w := newWorld(t, 1)
-	w.produce(0, 10)
-	m := w.join(nil)
-	got := m.await(10)
-	for _, i := range []int{9, 1, 0, 4, 3} {
-		got[i].a.Done(got[i].rec.Offset)
-	}
-	w.awaitCommit(0, 2)
-	got[2].a.Done(2)
-	w.awaitCommit(0, 5)
-	if err := m.loop.Ready(); err != nil {
-		t.Errorf("not ready: %v", err)
-	}
-	m.leave()
-	if m.err != nil {
-		t.Error(m.err)
-	}
-	w.check()
-
-	// What was done above the commit is not handed over after a restart.
-	m = w.join(nil)
-	for _, r := range m.await(4) {
-		if o := r.rec.Offset; o < 5 || o > 8 {
-			t.Errorf("offset %d was handed over again", o)
-		}
-		r.a.Done(r.rec.Offset)
-	}
-	w.awaitCommit(0, 10)
-	m.leave()
-	w.check()
-}
 
 // A partition whose intake does not take is paused; its sister goes on, and what is
 // buffered for the slow one stays bounded.
@@ -252,65 +217,6 @@ func TestOnlyCommittedRecordsAreReadAndTheLagReachesZero(t *testing.T) {
 	w.check()
 }
 
-func TestABrokerThatRefusesMetadataGetsNone(t *testing.T) {
-	w := newWorld(t, 1)
-	w.produce(0, 10)
-	refused := 0
-	w.fake.ControlKey(8, func(r kmsg.Request) (kmsg.Response, error, bool) {
-		w.fake.Cluster().KeepControl()
-		req := r.(*kmsg.OffsetCommitRequest)
-		if *req.Topics[0].Partitions[0].Metadata == "" {
-			return nil, nil, false
-		}
-		refused++
-		resp := req.ResponseKind().(*kmsg.OffsetCommitResponse)
-		for _, t := range req.Topics {
-			rt := kmsg.NewOffsetCommitResponseTopic()
-			rt.Topic, rt.TopicID = t.Topic, t.TopicID
-			for _, p := range t.Partitions {
-				rp := kmsg.NewOffsetCommitResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, kerr.OffsetMetadataTooLarge.Code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			resp.Topics = append(resp.Topics, rt)
-		}
-		return resp, nil, true
-	})
-	m := w.join(nil)
-	for _, r := range m.await(10)[:7] {
-		r.a.Done(r.rec.Offset)
-	}
-	w.awaitCommit(0, 7)
-	m.leave()
-	if refused != 1 {
-		t.Errorf("%d commits were refused, want one and then none with metadata", refused)
-	}
-	w.check()
-}
-
-func TestForeignMetadataIsWarnedOfButAMemberIDIsNot(t *testing.T) {
-	for text, warns := range map[string]bool{
-		"written by cron": true,
-		"consumer-webhooks-1-0b2f1c34-9a8d-4e5f-8a7b-1234567890ab": false,
-	} {
-		w := newWorld(t, 1)
-		w.produce(0, 10)
-		commit := kadm.Offset{Topic: testTopic, At: 4, LeaderEpoch: -1, Metadata: text}
-		if _, err := kadm.NewClient(w.producer).CommitOffsets(t.Context(), testGroup, kadm.Offsets{testTopic: {0: commit}}); err != nil {
-			t.Fatal(err)
-		}
-		m := w.join(nil)
-		if first := m.await(6)[0].rec.Offset; first != 4 {
-			t.Errorf("begins at %d", first)
-		}
-		if got := len(w.log.Find("metadata is not ours")) > 0; got != warns {
-			t.Errorf("%q: warned is %v", text, got)
-		}
-		m.leave()
-		w.check()
-	}
-}
-
 func TestReadyAndAliveTellKafkasFaultsFromOurs(t *testing.T) {
 	w := newWorld(t, 1, testkit.WithDataDir(""))
 	cfg := w.config()
@@ -426,47 +332,6 @@ func TestANewTopicOfARegularExpressionIsFound(t *testing.T) {
 	w.check()
 }
 
-func TestACutLogStopsThePartition(t *testing.T) {
-	w := newWorld(t, 1)
-	w.produce(0, 10)
-	m := w.join(nil)
-	m.await(10)
-	m.loop.handle(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: testTopic, Partitions: []kgo.FetchPartition{
-		{Partition: 0, Err: &kgo.ErrDataLoss{Topic: testTopic, ConsumedTo: 10, ResetTo: 7}},
-	}}}}})
-	awaitFault(t, m, whyTruncated, 3)
-	w.produce(0, 10)
-	testkit.Eventually(t, patience, func() string {
-		m.loop.own.mu.Lock()
-		defer m.loop.own.mu.Unlock()
-		if !m.loop.own.told[Partition{testTopic, 0}] {
-			return "still fetched"
-		}
-		return ""
-	})
-	m.leave()
-	w.check()
-}
-
-// A cut that kgo does not see, because what was read had no leader epoch: the log ends
-// below the offset that is asked for. To begin again at its start would take all that is
-// written up to there for records that were read.
-func TestALogThatEndsBelowWhatWasReadStopsThePartition(t *testing.T) {
-	w := newWorld(t, 1)
-	w.produce(0, 10)
-	m := w.join(nil) // earliest
-	a := m.await(10)[0].a
-	a.led.mu.Lock()
-	a.tracker.Received(12)
-	a.led.mu.Unlock()
-	m.loop.handle(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: testTopic, Partitions: []kgo.FetchPartition{
-		{Partition: 0, Err: kerr.OffsetOutOfRange},
-	}}}}})
-	awaitFault(t, m, whyTruncated, 3)
-	m.leave()
-	w.check()
-}
-
 // A shutdown while nothing answers ends by itself, within its waits.
 func TestAShutdownWithoutABrokerEnds(t *testing.T) {
 	w := newWorld(t, 1)
@@ -491,18 +356,4 @@ func TestAShutdownWithoutABrokerEnds(t *testing.T) {
 	if n := len(m.loop.own.current); n != 0 {
 		t.Errorf("%d assignments are left", n)
 	}
-}
-
-func TestWithKIP848TheLeaseLastsAsLongAsTheBrokerSays(t *testing.T) {
-	w := newWorld(t, 1, testkit.WithKfake(kfake.BrokerConfigs(map[string]string{
-		"group.consumer.session.timeout.ms": "30000", "log.retention.ms": "-1",
-	})))
-	m := w.join(func(c *Config, _ *member) { c.GroupProtocol = ProtocolConsumer })
-	testkit.Eventually(t, patience, func() string {
-		if got := time.Duration(m.loop.lease.lasts.Load()); got != 20*time.Second {
-			return fmt.Sprintf("the lease lasts %s, want two thirds of 30 s", got)
-		}
-		return ""
-	})
-	m.leave()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/testkit"
@@ -283,4 +284,45 @@ func TestACommitOfTheNewTopicByAQuickerMemberCounts(t *testing.T) {
 			t.Errorf("%q, seen %v: %v", c.foreign, c.seen, got)
 		}
 	}
+}
+
+func TestACutLogStopsThePartition(t *testing.T) {
+	w := newWorld(t, 1)
+	w.produce(0, 10)
+	m := w.join(nil)
+	m.await(10)
+	m.loop.handle(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: testTopic, Partitions: []kgo.FetchPartition{
+		{Partition: 0, Err: &kgo.ErrDataLoss{Topic: testTopic, ConsumedTo: 10, ResetTo: 7}},
+	}}}}})
+	awaitFault(t, m, whyTruncated, 3)
+	w.produce(0, 10)
+	testkit.Eventually(t, patience, func() string {
+		m.loop.own.mu.Lock()
+		defer m.loop.own.mu.Unlock()
+		if !m.loop.own.told[Partition{testTopic, 0}] {
+			return "still fetched"
+		}
+		return ""
+	})
+	m.leave()
+	w.check()
+}
+
+// A cut that kgo does not see, because what was read had no leader epoch: the log ends
+// below the offset that is asked for. To begin again at its start would take all that is
+// written up to there for records that were read.
+func TestALogThatEndsBelowWhatWasReadStopsThePartition(t *testing.T) {
+	w := newWorld(t, 1)
+	w.produce(0, 10)
+	m := w.join(nil) // earliest
+	a := m.await(10)[0].a
+	a.led.mu.Lock()
+	a.tracker.Received(12)
+	a.led.mu.Unlock()
+	m.loop.handle(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: testTopic, Partitions: []kgo.FetchPartition{
+		{Partition: 0, Err: kerr.OffsetOutOfRange},
+	}}}}})
+	awaitFault(t, m, whyTruncated, 3)
+	m.leave()
+	w.check()
 }
