@@ -10,23 +10,33 @@ import (
 
 // writeCurl prints a command for a POSIX shell.
 func (p *program) writeCurl(f *signatureFlags, headers http.Header, body []byte) error {
-	var b strings.Builder
-	b.WriteString("curl --request POST " + quote(f.url))
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		for _, value := range headers[name] {
-			b.WriteString(" \\\n  --header " + quote(strings.ToLower(name)+": "+value))
-		}
-	}
+	command := curlOf(f.url, headers)
 	switch {
 	case strings.HasPrefix(f.data, "@"):
-		b.WriteString(" \\\n  --data-binary " + quote(f.data))
+		command += " \\\n  --data-binary " + quote(f.data)
 	case bytes.IndexByte(body, 0) >= 0:
 		return usage("--data: a body with a zero byte cannot stand in a shell command; use --data @FILE")
 	default:
-		b.WriteString(" \\\n  --data-raw " + quote(string(body)))
+		command += " \\\n  --data-raw " + quote(string(body))
 	}
-	p.printf("%s\n", b.String())
+	p.printf("%s\n", command)
 	return nil
+}
+
+// curlOf is a command for a POSIX shell, without its body.
+func curlOf(url string, headers http.Header) string {
+	var b strings.Builder
+	b.WriteString("curl --globoff --request POST " + quote(url)) // what stands in brackets in a URL is no pattern
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		for _, value := range headers[name] {
+			line := strings.ToLower(name) + ": " + value
+			if value == "" {
+				line = strings.ToLower(name) + ";" // with a colon curl would leave it out
+			}
+			b.WriteString(" \\\n  --header " + quote(line))
+		}
+	}
+	return b.String()
 }
 
 // quote makes one word of a POSIX shell.

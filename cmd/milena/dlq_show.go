@@ -3,9 +3,6 @@ package main
 import (
 	"encoding/base64"
 	"fmt"
-	"maps"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -163,24 +160,7 @@ func (r *dlqRun) showCurl(d *dlq.Death) error {
 	if !whole {
 		r.notef("milena: without a key ring (MILENA_KEYRING) the request has no signature and no authorization")
 	}
-	r.printf("%s\n", curlOf(ep.URL, headers, d.Payload))
+	// By base64, so that any bytes come out as they are.
+	r.printf("printf %%s %s | base64 -d | %s \\\n  --data-binary @-\n", quote(base64.StdEncoding.EncodeToString(d.Payload)), curlOf(ep.URL, headers))
 	return nil
-}
-
-// curlOf is a command for a POSIX shell. The body goes in by base64, so that any
-// bytes come out as they are.
-func curlOf(url string, headers http.Header, body []byte) string {
-	var b strings.Builder
-	b.WriteString("printf %s " + quote(base64.StdEncoding.EncodeToString(body)) + " | base64 -d | curl --request POST " + quote(url))
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		for _, value := range headers[name] {
-			line := strings.ToLower(name) + ": " + value
-			if value == "" {
-				line = strings.ToLower(name) + ";" // with a colon curl would leave it out
-			}
-			b.WriteString(" \\\n  --header " + quote(line))
-		}
-	}
-	b.WriteString(" \\\n  --data-binary @-")
-	return b.String()
 }

@@ -133,7 +133,7 @@ func TestCurlPostsTheExactPayload(t *testing.T) {
 	fake, env := cluster(t)
 	ids := bury(t, fake, "shop-1", "it's \x00 binary\n")
 	res := run(t, "", env, "dlq", "show", ids[0], "--curl")
-	if res.code != 0 || !strings.Contains(res.err, "no signature") || !strings.Contains(res.out, "milena-delivery-id: "+ids[0]) {
+	if res.code != 0 || !strings.Contains(res.err, "no signature") || !strings.Contains(res.out, "milena-delivery-id: "+ids[0]) || !strings.Contains(res.out, "--globoff") {
 		t.Fatalf("%+v", res)
 	}
 	// A shell shows what curl would get.

@@ -137,28 +137,3 @@ func (e *endpointRun) showExplained(x *explained) error {
 	}
 	return nil
 }
-
-// failing reads what owners wrote of all endpoints in trouble.
-func (s *session) failing(ctx context.Context) (map[string]schemas.Health, error) {
-	names := schemas.Names{Prefix: s.Prefix}
-	r, err := kafka.NewReader(s.kafka, kafka.WithRetryFor(s.timeout))
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	ends, err := r.HighWatermarks(ctx, names.Health())
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]schemas.Health{}
-	for p := range ends {
-		v, err := health.Read(ctx, r, names.Health(), int32(p)) //nolint:gosec // a partition
-		if err != nil {
-			return nil, err
-		}
-		for id, h := range v.Endpoints() {
-			all[id] = h
-		}
-	}
-	return all, nil
-}
