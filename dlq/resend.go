@@ -37,6 +37,7 @@ type Gap struct {
 	Retrying   int64 `json:"retrying"` // it failed and has a next try
 	Held       int64 `json:"held"`     // no attempt, but on its way: not read yet, scheduled, resent, or its endpoint has work on hold
 	Missing    int64 `json:"missing"`  // no attempt, and nothing known that would lead to one
+	Unknown    int64 `json:"unknown"`  // no attempt, but the delivery log does not go back so far
 }
 
 // PlanResend selects what a resend would send again, and reports what became of the
@@ -112,6 +113,7 @@ type resending struct {
 
 	mu      sync.Mutex
 	history map[uint64]schemas.Outcome // by hash of the delivery id: the last that was not interrupted
+	back    []time.Time                // by partition of attempts: how far they go back; zero: nothing has gone
 	resent  seen                       // hashes of the ids of deliveries that were sent again
 	known   seen                       // hashes of the ids of what sources became in deliveries
 	gaps    map[string]*Gap
@@ -131,6 +133,9 @@ func (r *resending) readHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.back, err = r.historyBegins(ctx, topic); err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
 		var a schemas.Attempt
 		if json.Unmarshal(rec.Value, &a) != nil || a.Outcome == schemas.OutcomeInterrupted || a.Outcome == schemas.OutcomeDuplicate ||
@@ -147,6 +152,30 @@ func (r *resending) readHistory(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// historyBegins is when the first attempt was written that retention has left. The topic
+// of attempts keeps less than deliveries does: without this all that is older would look
+// as if it had never been attempted.
+func (r *resending) historyBegins(ctx context.Context, topic string) ([]time.Time, error) {
+	starts, err := r.store.reader.Starts(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	begins := make([]time.Time, len(starts))
+	for p, start := range starts {
+		if start == 0 {
+			continue
+		}
+		f, err := r.store.reader.FetchAtOrAfter(ctx, topic, int32(p), start, 1)
+		if err != nil {
+			return nil, err
+		}
+		if begins[p] = time.Now(); len(f.Records) > 0 {
+			begins[p] = f.Records[0].Timestamp
+		}
+	}
+	return begins, nil
 }
 
 // parallel reads several partitions at the same time; of an endpoint only its own.
@@ -239,7 +268,7 @@ func (r *resending) take(d *schemas.Delivery, rec *schemas.Record) {
 // count reports whether a delivery is selected, and counts it; the lock is held. open
 // is as in missing.
 func (r *resending) count(d *schemas.Delivery, rec *schemas.Record, open bool) bool {
-	if r.past.Missing && !r.missing(d, open) {
+	if r.past.Missing && !r.missing(d, rec.Timestamp, open) {
 		return false
 	}
 	share := r.sel.Shares[d.EndpointID]
@@ -261,7 +290,7 @@ func (r *resending) count(d *schemas.Delivery, rec *schemas.Record, open bool) b
 
 // missing puts a delivery into the gap report; the lock is held. open says that the
 // dispatcher has not committed its record, so that it is still to come.
-func (r *resending) missing(d *schemas.Delivery, open bool) bool {
+func (r *resending) missing(d *schemas.Delivery, written time.Time, open bool) bool {
 	gap := r.gaps[d.EndpointID]
 	if gap == nil {
 		gap = &Gap{}
@@ -278,6 +307,10 @@ func (r *resending) missing(d *schemas.Delivery, open bool) bool {
 	default:
 		if open || r.held[d.EndpointID] || r.resent.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
 			gap.Held++
+			return false
+		}
+		if written.Before(r.back[kafka.Partition([]byte(d.EndpointID), int32(len(r.back)))]) {
+			gap.Unknown++
 			return false
 		}
 		gap.Missing++

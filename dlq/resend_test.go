@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
@@ -135,6 +137,35 @@ func TestMissingFindsWhatWasNeverAttempted(t *testing.T) {
 	}
 	if plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: since, Missing: true}); err != nil || plan.Write != 0 || gaps["ep_1"].Held != 3 {
 		t.Errorf("it would be sent twice: %d %v", plan.Write, err)
+	}
+}
+
+// The delivery log keeps less than deliveries does: what it has no attempt of any more
+// was delivered, as far as anybody knows.
+func TestWhatIsOlderThanTheDeliveryLogIsNotMissing(t *testing.T) {
+	w := newWorld(t)
+	since := time.Now().Add(-time.Minute)
+	old := w.publish("ep_1", "old")
+	w.attempted(old, "ep_1", schemas.OutcomeDelivered)
+	w.publish("ep_2", "missing") // whose partition of the log is whole
+	w.flush()
+	w.dispatched()
+	adm, err := w.cfg.NewAdmin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	var gone kadm.Offsets
+	gone.Add(kadm.Offset{Topic: w.names.Attempts(), Partition: partitionOf("ep_1"), At: 1})
+	if deleted, err := adm.DeleteRecords(w.ctx(), gone); err != nil || deleted.Error() != nil {
+		t.Fatal(err, deleted.Error())
+	}
+	plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: since, Missing: true})
+	if err != nil || plan.Write != 1 {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	if *gaps["ep_1"] != (Gap{Deliveries: 1, Unknown: 1}) || *gaps["ep_2"] != (Gap{Deliveries: 1, Missing: 1}) {
+		t.Errorf("%+v %+v", gaps["ep_1"], gaps["ep_2"])
 	}
 }
 

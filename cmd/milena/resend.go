@@ -29,8 +29,10 @@ func (p *program) resendCommand() *cobra.Command {
 		Long: `Send events again that are still in the deliveries topic, also those that were delivered: one event, one
 delivery, or all of an endpoint in a window. Each becomes a new delivery with the same message id.
 --from-sources looks into sources.topics too: for what deliveries has no longer, or never had because its
-endpoint came later; who gets it is decided by today's subscriptions. --missing sends only what was never attempted and is not on its way, after a report of what became of
-every delivery of the window: a reconciliation. What is dead is brought back by milena dlq replay.`,
+endpoint came later; who gets it is decided by today's subscriptions. --missing sends only what was never
+attempted and is not on its way, after a report of what became of every delivery of the window: a
+reconciliation. What is older than the delivery log (7 days, by default) is reported as unknown and not
+sent. What is dead is brought back by milena dlq replay.`,
 		Example: `  milena resend --event evt_1042
   milena resend --endpoint shop-42 --since 2026-11-30T08:00:00Z --until 2026-11-30T09:00:00Z --all
   milena resend --endpoint shop-42 --since 24h --missing --dry-run
@@ -148,7 +150,7 @@ func (r *dlqRun) writeGaps(gaps map[string]*dlq.Gap, asJSON bool) error {
 	}
 	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
 	if !asJSON {
-		fmt.Fprintln(w, "ENDPOINT\tDELIVERIES\tDELIVERED\tDEAD\tRETRYING\tHELD\tMISSING")
+		fmt.Fprintln(w, "ENDPOINT\tDELIVERIES\tDELIVERED\tDEAD\tRETRYING\tHELD\tMISSING\tUNKNOWN")
 	}
 	for _, id := range sortedKeys(gaps) {
 		g := gaps[id]
@@ -162,7 +164,7 @@ func (r *dlqRun) writeGaps(gaps map[string]*dlq.Gap, asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", dash(id), g.Deliveries, g.Delivered, g.Dead, g.Retrying, g.Held, g.Missing)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", dash(id), g.Deliveries, g.Delivered, g.Dead, g.Retrying, g.Held, g.Missing, g.Unknown)
 	}
 	return w.Flush()
 }
