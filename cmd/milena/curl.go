@@ -8,6 +8,10 @@ import (
 	"strings"
 )
 
+// curlPost shows the answer with its status, and no progress. What stands in brackets
+// in a URL is no pattern.
+const curlPost = "curl --silent --show-error --include --globoff --request POST "
+
 // writeCurl prints a command for a POSIX shell.
 func (p *program) writeCurl(f *signatureFlags, headers http.Header, body []byte) error {
 	command := curlOf(f.url, headers)
@@ -26,7 +30,7 @@ func (p *program) writeCurl(f *signatureFlags, headers http.Header, body []byte)
 // curlOf is a command for a POSIX shell, without its body.
 func curlOf(url string, headers http.Header) string {
 	var b strings.Builder
-	b.WriteString("curl --globoff --request POST " + quote(url)) // what stands in brackets in a URL is no pattern
+	b.WriteString(curlPost + quote(url))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		for _, value := range headers[name] {
 			line := strings.ToLower(name) + ": " + value

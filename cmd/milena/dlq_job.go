@@ -114,12 +114,16 @@ func (p *program) sayExport(job *dlq.Job) {
 
 // consent asks, or looks at what a script has said.
 func (p *program) consent(ctx context.Context, f *jobFlags, plan *dlq.Plan) error {
+	thing := "letter"
+	if plan.Job.Kind == schemas.RunResend {
+		thing = "event"
+	}
 	switch {
 	case f.max > 0 && plan.Write > f.max:
-		return usage("%d letters are more than --max %d; nothing was done", plan.Write, f.max)
+		return usage("%d %ss are more than --max %d; nothing was done", plan.Write, thing, f.max)
 	case f.yes && f.max == 0 && plan.Write > scriptMost:
-		return usage("%d letters are more than %d: say the number, --max %d; nothing was done", plan.Write, scriptMost, plan.Write)
-	case f.yes || p.says(ctx, fmt.Sprintf("%s %s? [y/N] ", plan.Job.Kind, counted(plan.Write, "letter"))):
+		return usage("%d %ss are more than %d: say the number, --max %d; nothing was done", plan.Write, thing, scriptMost, plan.Write)
+	case f.yes || p.says(ctx, fmt.Sprintf("%s %s? [y/N] ", plan.Job.Kind, counted(plan.Write, thing))):
 		return nil
 	}
 	p.notef("nothing was done")
@@ -188,7 +192,7 @@ func (r *dlqRun) writeReport(rep *dlq.Report) {
 	switch rep.Run.Kind {
 	case schemas.RunDiscard:
 		r.notef("run %s is %s: %d of %d discarded", rep.Run.ID, rep.Run.State, rep.Settled, counts.Matched)
-	case schemas.RunImport:
+	case schemas.RunImport, schemas.RunResend:
 		r.notef("run %s is %s: %d of %d written", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
 	default:
 		r.notef("run %s is %s: %d of %d written, %d settled", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched, rep.Settled)

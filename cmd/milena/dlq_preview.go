@@ -19,7 +19,12 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 	}
 	out := r.err
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LETTERS\tENDPOINT\tREASONS\tSTATE")
+	resend := plan.Job.Kind == schemas.RunResend // of events that did not die: there are no reasons
+	if resend {
+		fmt.Fprintln(w, "EVENTS\tENDPOINT")
+	} else {
+		fmt.Fprintln(w, "LETTERS\tENDPOINT\tREASONS\tSTATE")
+	}
 	ids := slices.SortedFunc(maps.Keys(plan.Shares), func(a, b string) int {
 		return cmp.Or(cmp.Compare(plan.Shares[b].Count, plan.Shares[a].Count), cmp.Compare(a, b))
 	})
@@ -30,6 +35,10 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 			break
 		}
 		share := plan.Shares[id]
+		if resend {
+			fmt.Fprintf(w, "%d\t%s\n", share.Count, dash(id))
+			continue
+		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", share.Count, dash(id), reasonsText(share), stateText(plan.States[id]))
 	}
 	if err := w.Flush(); err != nil {
@@ -40,7 +49,7 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 	}
 	if plan.Count > 0 {
 		what := "died"
-		if plan.Job.Kind == schemas.RunResend {
+		if resend {
 			what = "written"
 		}
 		fmt.Fprintf(out, "%s between %s and %s, %s of payload\n", what, clock(plan.Oldest), clock(plan.Newest), sizeText(plan.Bytes))

@@ -217,3 +217,15 @@ func TestNoCurlForALetterWithoutItsPayload(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAResendSpeaksOfEvents(t *testing.T) {
+	env := registered(t)
+	must(t, env, "endpoint", "create", "--id", "shop", "--url", "http://127.0.0.1:3000/hook")
+	must(t, env, "send", "--endpoint", "shop", "--id", "e9", "--data", "{}")
+	if res := run(t, "", env, "resend", "--event", "e9", "--dry-run"); res.code != exitDone || !strings.HasPrefix(res.err, "EVENTS  ENDPOINT\n1       shop\nwritten between ") {
+		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "resend", "--event", "e9", "--yes"); res.code != exitDone || !strings.Contains(res.err, "is done: 1 of 1 written\n") {
+		t.Errorf("%+v", res)
+	}
+}

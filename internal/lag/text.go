@@ -30,7 +30,7 @@ const mostHeld = 3
 // Widths of columns: with the default prefix the table of a healthy installation
 // fits a terminal of 80 columns.
 const (
-	stateWidth = len(Unassigned)
+	stateWidth = len(Unassigned) + 1
 	figures    = "%9s %7s %7s  %s" // records, overdue, oldest, who
 )
 
