@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/milena-project/milena/internal/testkit"
@@ -152,5 +153,20 @@ func TestConfigPrintMasksSecrets(t *testing.T) {
 	res := run(t, "", []string{"MILENA_KEYRING=k:VERYSECRET", "MILENA_LOG_LEVEL=warn"}, "config", "print", "--json")
 	if res.code != 0 || strings.Contains(res.out, "VERYSECRET") || !strings.Contains(res.out, `{"key":"log.level","value":"warn","source":"environment MILENA_LOG_LEVEL"}`) {
 		t.Errorf("%+v", res)
+	}
+}
+
+// full is a disk that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestWhatCannotBeWrittenToStdoutIsNoSuccess(t *testing.T) {
+	for _, args := range []string{"version", "version --json", "config print"} {
+		var said bytes.Buffer
+		p := &program{in: strings.NewReader(""), out: full{}, err: &said}
+		if code := p.run(t.Context(), strings.Fields(args)); code != exitFailed || !strings.Contains(said.String(), syscall.ENOSPC.Error()) {
+			t.Errorf("milena %s: exit %d, %s", args, code, said.String())
+		}
 	}
 }

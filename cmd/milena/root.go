@@ -51,7 +51,8 @@ type program struct {
 	err     io.Writer
 	environ []string
 
-	started bool // the verb itself runs: errors before are mistakes in usage
+	started bool  // the verb itself runs: errors before are mistakes in usage
+	unsaid  error // the first error of writing to stdout
 }
 
 // run executes a command line and returns its exit code.
@@ -59,6 +60,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 	root := p.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil && p.unsaid != nil { // a secret is shown once: who saves it in vain must know
+		err = fmt.Errorf("what was to be said is not written: %w", p.unsaid)
+	}
 	if err == nil {
 		return exitDone
 	}
@@ -168,7 +172,11 @@ func (p *program) writeJSON(v any) error {
 }
 
 // printf writes to stdout. Text that came from outside must pass safe.
-func (p *program) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+func (p *program) printf(format string, args ...any) {
+	if _, err := fmt.Fprintf(p.out, format, args...); err != nil && p.unsaid == nil {
+		p.unsaid = err
+	}
+}
 
 // notef writes to stderr.
 func (p *program) notef(format string, args ...any) { fmt.Fprintf(p.err, format+"\n", args...) }
