@@ -22,6 +22,9 @@ type PositionError struct {
 }
 
 func (e *PositionError) Error() string {
+	if e.Why == whyTruncated { // whatever is decided, only a restart goes on
+		return fmt.Sprintf("%s/%d is not consumed: %s: %d records", e.Partition.Topic, e.Partition.Partition, e.Why, e.Records)
+	}
 	return fmt.Sprintf("%s/%d is not consumed: %s: %d records, the oldest there is %s old; decide with --initial-offset earliest|latest",
 		e.Partition.Topic, e.Partition.Partition, e.Why, e.Records, e.Age.Round(time.Second))
 }

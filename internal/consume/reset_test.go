@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -323,6 +324,9 @@ func TestALogThatEndsBelowWhatWasReadStopsThePartition(t *testing.T) {
 		{Partition: 0, Err: kerr.OffsetOutOfRange},
 	}}}}})
 	awaitFault(t, m, whyTruncated, 3)
+	if text := m.loop.Ready().Error(); !strings.Contains(text, "restart to go on") || strings.Contains(text, "--initial-offset") {
+		t.Errorf("it says %q", text)
+	}
 	m.leave()
 	w.check()
 }
