@@ -147,7 +147,7 @@ func (s *Store) ExportFile(ctx context.Context, name string, sel *Selection, f F
 	part := name + ".part"
 	file, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // payloads are nobody else's to read
 	if err != nil {
-		return err
+		return fmt.Errorf("the export cannot be made: %w", err)
 	}
 	defer func() {
 		if err != nil {

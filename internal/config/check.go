@@ -25,6 +25,9 @@ var noBrokers = Problem{Key: "kafka.brokers", Source: "not given", Want: `there 
   kafka.brokers in the YAML file that --config names
 or try Milena without a Kafka of your own: milena dev`}
 
+// topicPrefix leaves room for the longest name that follows it: Kafka takes 249 in all.
+var topicPrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{0,200}$`)
+
 // check finds what no single value shows: bounds, and settings that belong together.
 func (l *Loaded) check(needBrokers bool) (problems []Problem) {
 	bad := func(path, want string) {
@@ -33,6 +36,9 @@ func (l *Loaded) check(needBrokers bool) (problems []Problem) {
 	}
 	if needBrokers && len(l.Kafka.Brokers) == 0 {
 		problems = append(problems, noBrokers)
+	}
+	if !topicPrefix.MatchString(l.Prefix) {
+		bad("prefix", "want at most 200 of A-Z a-z 0-9 . _ -, as names of topics have them: a broker would refuse every topic")
 	}
 	l.checkBounds(bad)
 	l.checkKafka(bad)

@@ -137,6 +137,7 @@ func TestEveryProblemIsReportedWithKeyValueSourceAndWhatIsRight(t *testing.T) {
 func TestSingleWrongSettings(t *testing.T) {
 	cases := []struct{ yaml, want string }{
 		{"topics.partitions: 0", "at least 1"},
+		{"prefix: my hooks.", "A-Z a-z 0-9 . _ -, as names of topics"},
 		{"topics: {replication: 2, min_insync_replicas: 3}", "at most topics.replication"},
 		{"dispatcher.commit_interval: 1m", "less than half of kafka.session_timeout"},
 		{"http.debug_addr: 0.0.0.0:6060", "loopback"},
