@@ -309,3 +309,16 @@ func FuzzYAML(f *testing.F) {
 		}
 	})
 }
+
+// What is not read must not look as if it counted.
+func TestASecondYAMLDocumentIsAMistake(t *testing.T) {
+	_, err := load(t, "kafka:\n  brokers: [a:1]\n---\nlog:\n  level: debug\n", nil)
+	if err == nil || !strings.Contains(err.Error(), "one YAML document") {
+		t.Error(err)
+	}
+	for _, whole := range []string{"---\nkafka:\n  brokers: [a:1]\n", "kafka:\n  brokers: [a:1]\n...\n", "# nothing\n"} {
+		if _, err := load(t, whole, []string{"MILENA_KAFKA_BROKERS=a:1"}); err != nil {
+			t.Errorf("%q: %v", whole, err)
+		}
+	}
+}

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +23,17 @@ func fromFile(name string) ([]given, []Problem) {
 		}
 		return nil, []Problem{{Key: name, Want: "a YAML file that can be read; " + reason}}
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
+	var doc, more yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	err = dec.Decode(&doc)
+	if err == nil {
+		err = dec.Decode(&more)
+	}
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
 		return nil, []Problem{{Key: name, Want: "YAML; " + strings.TrimPrefix(err.Error(), "yaml: ")}}
+	case err == nil: // what stands behind --- would count for nothing
+		return nil, []Problem{{Key: name, Source: fmt.Sprintf("%s:%d", name, more.Line), Want: "one YAML document; a second one begins there"}}
 	}
 	if len(doc.Content) == 0 { // empty, or only comments
 		return nil, nil
