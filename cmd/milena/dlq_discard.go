@@ -20,7 +20,7 @@ brings them back; on a terminal without --export-to, to a new file in this direc
 		Example: "  milena dlq discard --endpoint shop-42 --reason endpoint_deleted --because 'customer left'\n" +
 			"  milena dlq discard --tenant test --because 'load test' --export-to test.jsonl.gz --yes"}
 	filterFlags(cmd, &f.query)
-	f.add(cmd)
+	f.add(cmd, allLetters)
 	cmd.Flags().StringVar(&export, "export-to", "", "`file` that the letters are written to first (.gz compresses), or - for standard output")
 	cmd.Flags().BoolVar(&noExport, "no-export", false, "write no export: they are gone for good")
 	return p.dlqJob(cmd, f, func() error {

@@ -14,7 +14,7 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// jobFlags are the flags of replay and discard.
+// jobFlags are the flags of replay, discard and resend.
 type jobFlags struct {
 	dlqFlags
 	job       dlq.Job
@@ -26,12 +26,15 @@ type jobFlags struct {
 	failEmpty bool
 }
 
+const allLetters = "all dead letters; needed where there is no filter"
+
 // scriptMost is how many a script may do without saying the number.
 const scriptMost = 10_000
 
-func (f *jobFlags) add(cmd *cobra.Command) {
+// add adds them; all says what --all means.
+func (f *jobFlags) add(cmd *cobra.Command, all string) {
 	fs := cmd.Flags()
-	fs.BoolVar(&f.all, "all", false, "all dead letters; needed where there is no filter")
+	fs.BoolVar(&f.all, "all", false, all)
 	fs.StringVar(&f.job.Why, "because", "", "why; kept with the run and in the audit log")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
 	fs.BoolVar(&f.yes, "yes", false, "do not ask")
@@ -82,10 +85,9 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 			return usage("%w", err)
 		case filter.All() && !f.all:
 			return usage("without a filter it would be all dead letters; say --all if that is meant")
-		case !f.yes && !f.dryRun && !p.terminal():
-			return usage("nobody can be asked here; say --yes, or --dry-run to see what would be done")
-		case f.max < 0:
-			return usage("--max %d: want 1 or more", f.max)
+		}
+		if err := f.agreeable(p.terminal()); err != nil {
+			return err
 		}
 		if err := check(); err != nil {
 			return err
@@ -93,6 +95,17 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 		return run(cmd, args)
 	}
 	return cmd
+}
+
+// agreeable reports whether somebody can agree to what will be planned.
+func (f *jobFlags) agreeable(terminal bool) error {
+	switch {
+	case !f.yes && !f.dryRun && !terminal:
+		return usage("nobody can be asked here; say --yes, or --dry-run to see what would be done")
+	case f.max < 0:
+		return usage("--max %d: want 1 or more", f.max)
+	}
+	return nil
 }
 
 // mayRun names the rights that a run lacks. A write that is refused is tried for ever,

@@ -26,7 +26,7 @@ endpoint is disabled, deleted or unknown are left alone unless --include-disable
   milena dlq replay --all --yes --max 500000 --rate auto`}
 	fs := cmd.Flags()
 	filterFlags(cmd, &f.query)
-	f.add(cmd)
+	f.add(cmd, allLetters)
 	fs.StringVar(&rate, "rate", "", "so many a second (500/s), or auto: as fast as live deliveries do not suffer (default unlimited)")
 	fs.StringVar(&endpointRate, "endpoint-rate", "", "so many a second for each endpoint (10/s)")
 	fs.BoolVar(&f.job.Canary, "canary", false, "send one for each endpoint first, and the rest only where that was delivered")

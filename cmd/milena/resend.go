@@ -45,15 +45,8 @@ sent. What is dead is brought back by milena dlq replay.`,
 	fs.StringVar(&f.until, "until", "", "written before: how long ago or a time (with --missing, default 15m)")
 	fs.BoolVar(&f.past.Missing, "missing", false, "only what was never attempted and is not on its way")
 	fs.BoolVar(&f.fromSources, "from-sources", false, "also from sources.topics, what is not in deliveries")
-	fs.BoolVar(&f.all, "all", false, "everything of the window, also what was delivered")
 	fs.StringVar(&f.rate, "rate", "", "so many a second (500/s; default unlimited)")
-	fs.StringVar(&f.job.Why, "because", "", "why; kept with the run and in the audit log")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
-	fs.BoolVar(&f.yes, "yes", false, "do not ask")
-	fs.Int64Var(&f.max, "max", 0, "refuse if there are more; with --yes needed above 10000")
-	fs.BoolVar(&f.failEmpty, "fail-empty", false, "exit code 1 if nothing matches")
-	fs.BoolVar(&f.job.Force, "force", false, "beside a live run on the same endpoints")
-	jsonFlag(cmd, &f.json)
+	f.add(cmd, "everything of the window, also what was delivered")
 	cmd = p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error { return r.resend(f) })
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -77,8 +70,9 @@ func (f *resendFlags) check(terminal bool) (err error) {
 		return usage("say --since: what of the window is to be looked at")
 	case f.past.Endpoint != "" && !schemas.ValidEndpointID(f.past.Endpoint):
 		return usage("--endpoint %q: want an endpoint id", f.past.Endpoint)
-	case !f.yes && !f.dryRun && !terminal:
-		return usage("nobody can be asked here; say --yes, or --dry-run to see what would be done")
+	}
+	if err := f.agreeable(terminal); err != nil {
+		return err
 	}
 	if f.past.Missing && f.until == "" {
 		f.until = "15m" // what came just now may only be waiting for its turn
