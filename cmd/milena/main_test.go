@@ -120,6 +120,8 @@ func TestMistakesInUsageEndWithTwoBeforeAnythingIsTouched(t *testing.T) {
 		{"config check --brokers x:1 --log-level loud", `log.level = "loud" (flag --log-level): want one of debug, info, warn, error`},
 		{"config print extra", `"extra" is one word too many: milena config print`},
 		{"dve", `unknown command "dve" for "milena"; did you mean milena dev? (milena --help lists them)`},
+		{"help nope", `unknown command "nope" for "milena" (milena --help lists them)`},
+		{"help dlq lst", "did you mean milena dlq list?"},
 		{"dlq lsit", "did you mean milena dlq list?"},
 		{"dev --rat 3", "unknown flag: --rat; did you mean --rate? (see milena dev --help)"},
 		{"dev --kafka-addr nonsense", `--kafka-addr "nonsense": want an address such as 127.0.0.1:19092`},

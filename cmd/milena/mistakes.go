@@ -88,3 +88,18 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 	return usage("%q is one word too many: %s (see %s --help)", strings.Join(args, " "), cmd.UseLine(), cmd.CommandPath())
 }
+
+// refuseUnknownTopics makes milena help WORD say that there is no such command; cobra
+// shows the help of everything then, as if that had been asked for.
+func refuseUnknownTopics(help *cobra.Command) {
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(cmd *cobra.Command, args []string) error {
+		about, rest, err := cmd.Root().Find(args)
+		if err == nil && len(rest) > 0 {
+			return unknownCommand(about, rest[0])
+		}
+		show(cmd, args)
+		return err
+	}
+}

@@ -100,6 +100,12 @@ subscribed endpoint, retries for three days, and keeps what could not be deliver
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.devCommand(), p.serveCommand(), p.topicsCommand(), p.endpointCommand(), p.sourcesCommand(), p.sendCommand(), p.attemptsCommand(), p.tailCommand(), p.lagCommand(), p.dlqCommand(), p.runsCommand(), p.resendCommand(), p.egressCommand(), p.signatureCommand(), p.configCommand(), p.versionCommand())
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			refuseUnknownTopics(cmd)
+		}
+	}
 	return root
 }
 
