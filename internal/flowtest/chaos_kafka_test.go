@@ -17,7 +17,7 @@ import (
 // and one is frozen for longer than the session timeout and goes on. By the
 // receiver's log nothing is lost, no attempt is made twice by one process, and no
 // endpoint sees more than twice its limit.
-func TestChaosOnThreeBrokers(t *testing.T) { chaos(t, 3_000, 60, 45*time.Second) }
+func TestChaosOnThreeBrokers(t *testing.T) { chaos(t, 3_000, 60, 30*time.Second) }
 
 func TestSoakChaosOnThreeBrokers(t *testing.T) {
 	needsBudget(t)

@@ -131,14 +131,17 @@ func TestARouterThatIsKilledAmidAFanOutLosesNothingAndTheOwnerDropsWhatItRepeats
 	t.Logf("killed after %d of %d deliveries", before, len(ids)*events)
 
 	f.ready(f.start(router))
-	if c := f.delivered(2 * time.Minute); c.Repeats != 0 {
-		t.Errorf("repeats reached the receiver: %s", c)
-	}
+	// All that the dead one has written is written again; it may have been everything.
+	testkit.Eventually(t, time.Minute, func() string {
+		if n, all := f.endOf(f.names().Deliveries()), before+int64(len(ids)*events); n < all {
+			return fmt.Sprintf("%d records in deliveries, not %d", n, all)
+		}
+		return ""
+	})
+	f.delivered(2 * time.Minute)
 	f.settled(30 * time.Second)
-	if n := f.endOf(f.names().Deliveries()); n <= int64(len(ids)*events) {
-		t.Errorf("%d records in deliveries: nothing was repeated, so nothing was shown", n)
-	} else {
-		t.Logf("%d deliveries were written twice", n-int64(len(ids)*events))
+	if c := f.delivered(time.Minute); c.Repeats != 0 {
+		t.Errorf("repeats reached the receiver: %s", c)
 	}
 }
 
