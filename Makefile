@@ -41,8 +41,8 @@ test: ## all tests on the embedded broker: no download but Go modules, at most 4
 	$(GO) test -tags synctests -shuffle=on -timeout 10m -run '^TestVirtual' ./retrytopics  # days in virtual time: kgo's locks must be durable blocks
 
 test-kafka: ## what wants real brokers (Java and Maven; or MILENA_TEST_BROKERS=host:port,...), at most 12 minutes
-	$(GO) test -tags kafka -race -shuffle=on -timeout 25m -p 1 $(KAFKA_WHOLE)
-	$(GO) test -tags kafka -race -shuffle=on -timeout 25m -p 1 -run '^($(KAFKA_TESTS))$$' $(KAFKA_PART)
+	$(GO) test -tags kafka -race -shuffle=on -timeout 25m -p 2 $(KAFKA_WHOLE)
+	$(GO) test -tags kafka -race -shuffle=on -timeout 25m -p 2 -run '^($(KAFKA_TESTS))$$' $(KAFKA_PART)
 
 test-kafka-old: ## the promises end to end on the oldest Kafka that is supported
 	MILENA_TEST_KAFKA_VERSION=3.9.1 $(GO) test -tags kafka -race -shuffle=on -timeout 25m ./internal/flowtest
