@@ -39,5 +39,9 @@ func (r *runner) exportFirst(ctx context.Context) error {
 		// known; it stays as it is, because some of it may be nowhere else.
 		job.Export = resumedName(job.Export)
 	}
-	return r.store.ExportFile(ctx, job.Export, r.plan.Selection, job.Filter)
+	if err := r.store.ExportFile(ctx, job.Export, r.plan.Selection, job.Filter); err != nil {
+		return err
+	}
+	r.exported = job.Export
+	return nil
 }

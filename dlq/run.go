@@ -47,7 +47,8 @@ type Progress struct {
 type Report struct {
 	Run      schemas.Run `json:"run"`
 	Settled  int64       `json:"settled"`
-	Outcomes *Outcomes   `json:"outcomes,omitempty"` // where Options.Wait was given
+	Exported string      `json:"exported_to,omitempty"` // discard: the file of this runner's export
+	Outcomes *Outcomes   `json:"outcomes,omitempty"`    // where Options.Wait was given
 }
 
 // runner is one process at work on one run.
@@ -59,11 +60,12 @@ type runner struct {
 	writer writer
 	stop   context.CancelCauseFunc
 
-	run     schemas.Run // as it was claimed; only State and Error change later
-	written atomic.Int64
-	settled atomic.Int64
-	lastOK  atomic.Int64 // unix ns of the last beat that was written
-	waiting atomic.Bool  // for the outcomes of canaries
+	run      schemas.Run // as it was claimed; only State and Error change later
+	exported string      // set by work, before anything is discarded
+	written  atomic.Int64
+	settled  atomic.Int64
+	lastOK   atomic.Int64 // unix ns of the last beat that was written
+	waiting  atomic.Bool  // for the outcomes of canaries
 
 	mu      sync.Mutex // guards skipped
 	skipped map[string]int64
@@ -108,7 +110,7 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	}
 	stop(nil)
 	err = r.finish(ctx, err)
-	rep := Report{Run: r.snapshot(), Settled: r.settled.Load()}
+	rep := Report{Run: r.snapshot(), Settled: r.settled.Load(), Exported: r.exported}
 	if err == nil && opts.Wait {
 		rep.Outcomes, err = outcomes.wait(ctx, opts)
 	}

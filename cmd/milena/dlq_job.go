@@ -204,13 +204,16 @@ func (r *dlqRun) writeReport(rep *dlq.Report) {
 	counts := rep.Run.Counts
 	switch rep.Run.Kind {
 	case schemas.RunDiscard:
-		r.notef("run %s is %s: %d of %d discarded", rep.Run.ID, rep.Run.State, rep.Settled, counts.Matched)
+		r.notef("run %s is %s: %d of %d discarded", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
 	case schemas.RunImport, schemas.RunResend:
 		r.notef("run %s is %s: %d of %d written", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
 	default:
 		r.notef("run %s is %s: %d of %d written, %d settled", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched, rep.Settled)
 	}
 	writeSkipped(r.program, rep.Run.Counts.Skipped)
+	if rep.Exported != "" && rep.Exported != rep.Run.Export { // what was left of a run that is resumed
+		r.notef("what was left stands in %s; milena dlq import %s brings it back", rep.Exported, rep.Exported)
+	}
 	if rep.Outcomes == nil {
 		return
 	}
