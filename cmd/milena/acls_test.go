@@ -159,6 +159,25 @@ func (g *guarded) give(one grant) {
 	if err != nil {
 		g.t.Fatalf("%s: %v", one, err)
 	}
+	g.await(one, 1)
+}
+
+// await waits until the broker goes by what was given or taken: it answers from what
+// its authorizer knows.
+func (g *guarded) await(one grant, want int) {
+	g.t.Helper()
+	testkit.Eventually(g.t, 30*time.Second, func() string {
+		found, err := g.acls.DescribeACLs(g.t.Context(), one.builder())
+		n := 0
+		for _, r := range found {
+			err = errors.Join(err, r.Err)
+			n += len(r.Described)
+		}
+		if err != nil || n != want {
+			return fmt.Sprintf("%s: %d ACLs, want %d, %v", one, n, want, err)
+		}
+		return ""
+	})
 }
 
 func (g *guarded) take(one grant) {
@@ -172,6 +191,7 @@ func (g *guarded) take(one grant) {
 	if err != nil || n != 1 {
 		g.t.Fatalf("%s: %d ACLs deleted, %v", one, n, err)
 	}
+	g.await(one, 0)
 }
 
 // as is the environment of a user.
@@ -282,8 +302,7 @@ func (g *guarded) areMissedWhileRunning() {
 	}
 }
 
-// isMissed does what needs the right until it is refused with the right's name:
-// brokers learn of an ACL a little later.
+// isMissed does what needs the right until it is refused with the right's name.
 func (g *guarded) isMissed(one grant) {
 	g.t.Helper()
 	role := strings.TrimPrefix(one.principal, "User:milena-")

@@ -118,13 +118,17 @@ func TestRealCommitsNeverMoveBackWhileMembersJoinAndLeave(t *testing.T) {
 // The broker freezes for longer than the session timeout, then is killed, and started
 // again: one process, so its facts must spare every repeat.
 func TestRealBrokerThatFreezesAndCrashesCostsNoRepeat(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range []Protocol{ProtocolClassic, ProtocolConsumer} {
 		t.Run(string(protocol), func(t *testing.T) {
+			t.Parallel() // most of it is waiting for brokers
 			const partitions, each = 4, 5000
 			w, c := newRealWorld(t, partitions)
 			s := newSettleAsync(100, 40*time.Millisecond)
 			var all sync.WaitGroup
-			m := w.join(func(c *Config, _ *member) { c.Start, c.GroupProtocol = s.intake(&all), protocol })
+			m := w.join(func(c *Config, _ *member) {
+				c.Start, c.GroupProtocol, c.SessionTimeout = s.intake(&all), protocol, 3*time.Second
+			})
 			for p := range int32(partitions) {
 				w.produce(p, each)
 			}
@@ -140,7 +144,7 @@ func TestRealBrokerThatFreezesAndCrashesCostsNoRepeat(t *testing.T) {
 			if err := c.Freeze(0); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(8 * time.Second)
+			<-time.After(5 * time.Second)
 			if err := c.Thaw(0); err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +152,7 @@ func TestRealBrokerThatFreezesAndCrashesCostsNoRepeat(t *testing.T) {
 			if err := c.Kill(0); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(5 * time.Second)
+			<-time.After(2 * time.Second)
 			if err := c.Restart(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
