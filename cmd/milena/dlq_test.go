@@ -42,7 +42,7 @@ func bury(t *testing.T, fake *testkit.Fake, endpoint string, payloads ...string)
 		w.Write(kafka.Message{Topic: names.DLQ(), Partition: part, Key: rec.Key, Value: rec.Value, Headers: rec.Headers}, nil)
 		ids = append(ids, l.ID())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := w.Close(ctx); err != nil {
 		t.Fatal(err)

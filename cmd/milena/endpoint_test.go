@@ -160,7 +160,7 @@ func TestRefusedEndpointsAreExplained(t *testing.T) {
 func TestATestOfAnEndpointSaysThatNobodyServes(t *testing.T) {
 	env := registered(t)
 	must(t, env, "endpoint", "create", "--id", "shop", "--url", "http://127.0.0.1:3000/")
-	res := run(t, "", env, "endpoint", "test", "shop", "--timeout", "600ms")
+	res := run(t, "", env, "endpoint", "test", "shop", "--timeout", "3s")
 	if res.code != exitFailed || !strings.Contains(res.err, "is milena serve running") || !strings.Contains(res.err, "milena endpoint explain shop") {
 		t.Errorf("%+v", res)
 	}

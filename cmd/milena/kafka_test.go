@@ -61,7 +61,7 @@ func TestSendWritesWhatADispatcherReads(t *testing.T) {
 	}
 	cl := fake.Client(kgo.ConsumeTopics("webhooks.deliveries"))
 	topic := fake.Cluster().TopicInfo("webhooks.deliveries")
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for n := 0; n < 3; {
 		fetches := cl.PollFetches(ctx)

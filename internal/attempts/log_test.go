@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { testkit.VerifyMain(m) }
 func openLog(t *testing.T) (*testkit.Fake, *Log) {
 	t.Helper()
 	fake := testkit.NewFake(t, testkit.WithBrokers(1), testkit.WithDataDir(t.TempDir()), testkit.WithTopics(testkit.Topic{Name: "webhooks.attempts", Partitions: 4}))
-	l, err := Open(kafka.Config{Brokers: fake.Brokers()}, 5*time.Second)
+	l, err := Open(kafka.Config{Brokers: fake.Brokers()}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,9 +33,9 @@ type Cluster struct {
 }
 
 const (
-	// readyTimeout is generous: two cores may start three JVMs beside a test suite.
-	readyTimeout = 3 * time.Minute
-	stopGrace    = 30 * time.Second
+	// Both are generous: two cores may start three JVMs beside a test suite.
+	readyTimeout = 5 * time.Minute
+	stopGrace    = 2 * time.Minute
 	readyPoll    = 50 * time.Millisecond
 )
 
