@@ -1,6 +1,10 @@
 package flowtest
 
 import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,6 +73,71 @@ func TestKilledAtAnyMomentNothingIsLostAndRepeatsAreBounded(t *testing.T) {
 	}
 }
 
+// kill -9 of an owner while a thousand endpoints drain from hold, then of the one that
+// took over: nothing is missing, and no more is repeated than R1 says.
+func TestSoakKilledWhileAThousandEndpointsDrain(t *testing.T) {
+	testkit.SoakBudget(t)
+	const (
+		endpoints, each = 1_000, 40
+		took            = 500 * time.Millisecond
+		kills           = 2
+	)
+	f := newFlow(t)
+	rng := testkit.Rand(t)
+	ids := f.endpoints(endpoints, limit(2))
+	var mended atomic.Bool
+	for _, id := range ids {
+		f.receiver.Script("/"+id, func(int, *testkit.Received) testkit.Answer {
+			if mended.Load() {
+				return testkit.Answer{Delay: took}
+			}
+			return testkit.Answer{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"45"}}}
+		})
+	}
+	procs := []*child{f.spawn(), f.spawn()}
+	f.send(1, 300, ids...) // each is told to wait
+	f.receiver.WaitFor(t, endpoints, time.Minute)
+	f.send(each, 300, ids...) // and so this is held
+	testkit.Eventually(t, time.Minute, func() string {
+		if held := f.endOf(f.names().Hold()); held < endpoints*each {
+			return fmt.Sprintf("%d of %d are on hold", held, endpoints*each)
+		}
+		return ""
+	})
+	mended.Store(true)
+	first := f.receiver.Log.Len()
+	// What is in flight began within took; what was answered from hold is told to health
+	// once a second, and a quarter of one is for the acknowledgements.
+	const window = took + 1250*time.Millisecond
+	bound := 0
+	for k := range kills {
+		f.receiver.WaitFor(t, first+endpoints*each*(1+3*k)/8+rng.IntN(endpoints*each/8), 3*time.Minute)
+		victim := k % len(procs)
+		testkit.Eventually(t, time.Minute, func() string {
+			if f.inFlight(ids...) < 100 {
+				return "fewer than 100 requests are in flight"
+			}
+			procs[victim].kill()
+			return ""
+		})
+		lately := f.received(window, procs[victim].agent)
+		t.Logf("killed: the process had begun %d requests in its last %s; %d of %d had come",
+			lately, window, f.receiver.Log.Len()-first, endpoints*each)
+		bound += lately
+		procs[victim] = f.spawn()
+	}
+	c := f.delivered(3 * time.Minute)
+	f.settled(time.Minute)
+	all, own := f.repeats()
+	t.Logf("%s; %d repeats, R1 allows %d; %d by one and the same process", c, all, bound, own)
+	if all > bound || own != 0 {
+		t.Errorf("%d repeats (%d by one process), R1 allows %d", all, own, bound)
+	}
+	for _, p := range procs {
+		p.terminate()
+	}
+}
+
 // unfinished is how many deliveries another process would begin with now.
 func (f *flow) unfinished() int {
 	f.t.Helper()
@@ -76,15 +145,16 @@ func (f *flow) unfinished() int {
 	return int(f.topicOf(rep, f.names().Deliveries()).Unfinished + rep.Hold.Records)
 }
 
-// received is how many requests began within the last d.
-func (f *flow) received(d time.Duration) (n int) {
+// received is how many requests began within the last d, of all processes or of those
+// with these agents.
+func (f *flow) received(d time.Duration, agents ...string) (n int) {
 	all := f.receiver.Log.All()
 	if len(all) == 0 {
 		return 0
 	}
 	since := all[len(all)-1].At.Add(-d)
 	for _, r := range all {
-		if r.At.After(since) {
+		if r.At.After(since) && (len(agents) == 0 || slices.Contains(agents, r.Header.Get("User-Agent"))) {
 			n++
 		}
 	}
