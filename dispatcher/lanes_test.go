@@ -128,6 +128,24 @@ func TestTooManyRequestsPausesTheWholeLane(t *testing.T) {
 	})
 }
 
+// Registration refuses it, but a record can be written by hand. What can never start is
+// held as if its breaker were open, and the partition's commit goes on.
+func TestARateBelowNothingStopsItsEndpointAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.endpoint("e", func(e *Endpoint) { e.RateLimit = &schemas.RateLimit{Rate: -1, Burst: -1} })
+		w.endpoint("other")
+		w.send("e", 3)
+		w.send("other", 3)
+		time.Sleep(20 * time.Second)
+		w.see(func() {
+			if len(w.done) != 6 || len(w.posts) != 3 {
+				t.Errorf("%d of 6 are done and %d were sent, want those of the other", len(w.done), len(w.posts))
+			}
+		})
+	})
+}
+
 func TestARateLimitHoldsOverEveryWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})

@@ -56,6 +56,7 @@ func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration, o
 	if rec.State != schemas.StateEnabled {
 		return ep // nothing of it is sent
 	}
+	ep.Schedule, ep.MaxAge = prepareSchedule(rec.Retry, maxAge), time.Duration(rec.Retry.MaxAge)
 	var err error
 	if ep.URL, err = url.Parse(rec.URL); err != nil {
 		ep.URL = &url.URL{}
@@ -65,7 +66,6 @@ func prepare(rec *schemas.Endpoint, open request.Opener, maxAge time.Duration, o
 	logURL := *ep.URL
 	logURL.RawQuery, logURL.User = "", nil
 	ep.LogURL = logURL.String()
-	ep.Schedule, ep.MaxAge = prepareSchedule(rec.Retry, maxAge), time.Duration(rec.Retry.MaxAge)
 	noting := func(endpointID, sealed string) (string, error) {
 		text, err := open(endpointID, sealed)
 		if err == nil {

@@ -31,3 +31,21 @@ func TestTheMaxAgeIsTheEndpointsOwnElseTheInstallations(t *testing.T) {
 		}
 	}
 }
+
+// A record that somebody wrote by hand gets past registration. Its attempts say what is
+// wrong with it; they must not end the process, and every one that takes over from it.
+func TestAnEndpointWhoseURLCannotBeReadIsTriedLikeAnother(t *testing.T) {
+	rec := &schemas.Endpoint{ID: "e", State: schemas.StateEnabled, URL: "::::"}
+	ep := prepare(rec, func(string, string) (string, error) { return "", nil }, time.Hour, nil)
+	if err := ep.Signer.Sign(nil, "", time.Time{}, nil); err == nil {
+		t.Error("nothing says that its URL cannot be read")
+	}
+	now := time.Now()
+	d := schemas.Delivery{EndpointID: "e", Attempt: 1, Enqueued: now}
+	if ep.Schedule.Final(500) {
+		t.Error("a status is final that is not")
+	}
+	if due, dead := ep.Schedule.Next(&d, now, 0); dead != "" || !due.After(now) {
+		t.Errorf("the next try is at %s, dead %q", due, dead)
+	}
+}

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -140,7 +141,11 @@ func (f *Follower) take(rec *kgo.Record) {
 		return
 	}
 	ep := new(Endpoint)
-	if err := json.Unmarshal(rec.Value, ep); err != nil || ep.ID != string(rec.Key) {
+	err := json.Unmarshal(rec.Value, ep)
+	if err == nil && ep.ID != string(rec.Key) {
+		err = fmt.Errorf("its id is %.64q, its key another", ep.ID)
+	}
+	if err != nil {
 		// What stood there before stays: a record that nobody can read must not
 		// take an endpoint away.
 		f.log.Error("an endpoint record is unreadable and was skipped", "endpoint_id", string(rec.Key),
