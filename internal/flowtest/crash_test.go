@@ -83,6 +83,7 @@ func TestSoakKilledWhileAThousandEndpointsDrain(t *testing.T) {
 		kills           = 2
 	)
 	f := newFlow(t)
+	f.mortal()
 	rng := testkit.Rand(t)
 	ids := f.endpoints(endpoints, limit(2))
 	var mended atomic.Bool
