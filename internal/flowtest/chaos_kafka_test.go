@@ -24,14 +24,6 @@ func TestSoakChaosOnThreeBrokers(t *testing.T) {
 	chaos(t, 27_000, 500, 2*time.Minute) // the load stops a little before the span ends
 }
 
-// needsBudget skips a soak test that takes minutes whatever its budget.
-func needsBudget(t *testing.T) {
-	t.Helper()
-	if testkit.SoakBudget(t) < 3*time.Minute {
-		t.Skip("wants MILENA_SOAK=3m or more")
-	}
-}
-
 func chaos(t *testing.T, events, endpoints int, span time.Duration) {
 	brokers := realkafka.Start(t, realkafka.Config{Brokers: 3})
 	if brokers.External() {

@@ -76,7 +76,7 @@ func TestKilledAtAnyMomentNothingIsLostAndRepeatsAreBounded(t *testing.T) {
 // kill -9 of an owner while a thousand endpoints drain from hold, then of the one that
 // took over: nothing is missing, and no more is repeated than R1 says.
 func TestSoakKilledWhileAThousandEndpointsDrain(t *testing.T) {
-	testkit.SoakBudget(t)
+	needsBudget(t)
 	const (
 		endpoints, each = 1_000, 40
 		took            = 500 * time.Millisecond

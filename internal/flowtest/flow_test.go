@@ -186,3 +186,11 @@ func (f *flow) body(id string, size int) []byte {
 	head := fmt.Sprintf(`{"id":%q,"fill":"`, id)
 	return append([]byte(head), append(bytes.Repeat([]byte("x"), max(0, size-len(head)-2)), `"}`...)...)
 }
+
+// needsBudget skips a soak test that takes minutes whatever its budget.
+func needsBudget(t *testing.T) {
+	t.Helper()
+	if testkit.SoakBudget(t) < 3*time.Minute {
+		t.Skip("wants MILENA_SOAK=3m or more")
+	}
+}
