@@ -142,7 +142,7 @@ func (s *session) askOnce(ctx context.Context) error {
 		err = fmt.Errorf("registry: %s ends at %d and was read to %d: it was cut back or made again", s.tail.topic, end, read)
 		q.settle(err)
 		return err
-	case end <= s.pos:
+	case s.ready && end <= s.pos:
 		q.settle(nil)
 	default:
 		if q == nil { // a probe waits too: this is how ready knows that we are behind
@@ -177,14 +177,16 @@ func (q *question) settle(err error) {
 	}
 }
 
-// advance notes that everything below pos is applied.
+// advance notes that everything below pos is applied. Barriers pass only once the
+// session is ready: until then the reader shows what it knew before the session, or
+// nothing at all.
 func (s *session) advance(pos int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pos = pos
 	left := s.waiting[:0]
 	for _, q := range s.waiting {
-		if q.end <= pos {
+		if s.ready && q.end <= pos {
 			q.settle(nil)
 		} else {
 			left = append(left, q)

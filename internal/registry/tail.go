@@ -183,24 +183,24 @@ func (t *tail) open(ctx context.Context) (*session, error) {
 // read is the poll loop of a session.
 func (t *tail) read(ctx context.Context, s *session) error {
 	t.reader.restart()
-	caughtUp := false
+	position, caughtUp := s.position(), false
 	for {
-		if !caughtUp && s.position() >= s.first {
+		if !caughtUp && position >= s.first {
 			if err := t.reader.caughtUp(); err != nil {
 				return &refusedError{err}
 			}
 			caughtUp = true
 			s.setReady()
 		}
+		s.advance(position)
 		fetches := s.client.PollFetches(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		recs := fetches.Records()
 		if len(recs) > 0 {
-			position := recs[len(recs)-1].Offset + 1
+			position = recs[len(recs)-1].Offset + 1
 			t.reader.apply(withoutControl(recs))
-			s.advance(position)
 		}
 		if failed := fetches.Errors(); len(failed) > 0 {
 			return fmt.Errorf("registry: reading %s: %w", t.topic, failed[0].Err)
