@@ -1,0 +1,157 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+// Gap says, for one endpoint, what became of the deliveries of a window.
+type Gap struct {
+	Deliveries int64 `json:"deliveries"`
+	Delivered  int64 `json:"delivered"`
+	Dead       int64 `json:"dead"`     // its last attempt was; milena dlq replay is the way
+	Retrying   int64 `json:"retrying"` // it failed and has a next try
+	Held       int64 `json:"held"`     // no attempt, but on its way: not read yet, scheduled, resent, or its endpoint has work on hold
+	Missing    int64 `json:"missing"`  // no attempt, and nothing known that would lead to one
+	Unknown    int64 `json:"unknown"`  // no attempt, but the delivery log does not go back so far
+}
+
+// readHistory reads what the attempts say of the window's deliveries, which can only
+// have been attempted after they were written.
+func (r *resending) readHistory(ctx context.Context) error {
+	r.history = map[uint64]schemas.Outcome{}
+	topic := r.store.names.Attempts()
+	ends, err := r.store.reader.Ends(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	from, err := r.since(ctx, topic, len(ends))
+	if err != nil {
+		return err
+	}
+	if r.back, err = r.historyBegins(ctx, topic); err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
+		var a schemas.Attempt
+		if json.Unmarshal(rec.Value, &a) != nil || a.Outcome == schemas.OutcomeInterrupted || a.Outcome == schemas.OutcomeDuplicate ||
+			(r.past.Endpoint != "" && a.EndpointID != r.past.Endpoint) {
+			return nil
+		}
+		ids := []string{a.DeliveryID, a.ResendOf} // a resend that was delivered has delivered its event
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, id := range ids {
+			if h := hashOfString(id); id != "" && r.history[h] != schemas.OutcomeDelivered {
+				r.history[h] = a.Outcome
+			}
+		}
+		return nil
+	})
+}
+
+// historyBegins is when the first attempt was written that retention has left. The topic
+// of attempts keeps less than deliveries does: without this all that is older would look
+// as if it had never been attempted.
+func (r *resending) historyBegins(ctx context.Context, topic string) ([]time.Time, error) {
+	starts, err := r.store.reader.Starts(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	begins := make([]time.Time, len(starts))
+	for p, start := range starts {
+		if start == 0 {
+			continue
+		}
+		f, err := r.store.reader.FetchAtOrAfter(ctx, topic, int32(p), start, 1)
+		if err != nil {
+			return nil, err
+		}
+		if begins[p] = time.Now(); len(f.Records) > 0 {
+			begins[p] = f.Records[0].Timestamp
+		}
+	}
+	return begins, nil
+}
+
+// missing puts a delivery into the gap report; the lock is held. open says that the
+// dispatcher has not committed its record, so that it is still to come.
+func (r *resending) missing(d *schemas.Delivery, written time.Time, open bool) bool {
+	gap := r.gaps[d.EndpointID]
+	if gap == nil {
+		gap = &Gap{}
+		r.gaps[d.EndpointID] = gap
+	}
+	gap.Deliveries++
+	switch r.history[hashOfString(d.ID())] {
+	case schemas.OutcomeDelivered:
+		gap.Delivered++
+	case schemas.OutcomeDead:
+		gap.Dead++
+	case schemas.OutcomeRetry:
+		gap.Retrying++
+	default:
+		if open || r.held[d.EndpointID] || r.resent.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
+			gap.Held++
+			return false
+		}
+		if written.Before(r.back[kafka.Partition([]byte(d.EndpointID), int32(len(r.back)))]) {
+			gap.Unknown++
+			return false
+		}
+		gap.Missing++
+		return true
+	}
+	return false
+}
+
+// readHeld looks which endpoints have work on hold: what has no attempt there may
+// only be waiting.
+func (r *resending) readHeld(ctx context.Context) error {
+	r.held = map[string]bool{}
+	topic := r.store.names.Health()
+	ends, err := r.store.reader.Ends(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	return r.parallel(ctx, topic, make([]int64, len(ends)), ends, func(rec *schemas.Record) error {
+		var h schemas.Health
+		held := rec.Value != nil && json.Unmarshal(rec.Value, &h) == nil && h.Next != nil
+		r.mu.Lock()
+		r.held[string(rec.Key)] = held
+		r.mu.Unlock()
+		return nil
+	})
+}
+
+// readCommitted looks how far the dispatcher has come: a backlog is not missing.
+func (r *resending) readCommitted(ctx context.Context) error {
+	committed, err := r.store.reader.Commits(ctx, r.store.names.Group("dispatcher"))
+	if err != nil {
+		return r.store.explain(err, r.store.names.Deliveries(), "Read")
+	}
+	r.unread = committed[r.store.names.Deliveries()]
+	return nil
+}
+
+// readResent looks what was sent again already, up to now: until that has an attempt,
+// another resend would be a repeat.
+func (r *resending) readResent(ctx context.Context, from []int64) error {
+	topic := r.store.names.Deliveries()
+	ends, err := r.store.reader.Ends(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
+		if of := header(rec.Headers, schemas.HeaderResendOf); of != "" {
+			r.mu.Lock()
+			r.resent.add(hashOfString(of))
+			r.mu.Unlock()
+		}
+		return nil
+	})
+}
