@@ -81,6 +81,9 @@ func (rp *replayer) sendCanaries(ctx context.Context, next map[int32][]int64) (m
 	return rp.outcomes.first(ctx, rp.opts.CanaryWait)
 }
 
+// errEnough ends a reading that has found what it was for.
+var errEnough = errors.New("enough")
+
 // nextCanaries finds another letter for each endpoint that is not known yet. Letters
 // that somebody has settled are passed over; they are counted when their turn comes.
 func (rp *replayer) nextCanaries(ctx context.Context, known map[string]bool) (map[int32][]int64, error) {

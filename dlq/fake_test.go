@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -63,6 +64,21 @@ func TestASummaryThatIsEndedEarlyIsTrueAndSaysSo(t *testing.T) {
 	}
 	if sum.Coverage.Complete || sum.Count > 3000 || sum.Count != sum.Coverage.Letters {
 		t.Errorf("%d %+v", sum.Count, sum.Coverage)
+	}
+}
+
+// Partitions are read a few at a time: of those whose turn has not come nothing was seen.
+func TestAReadingThatIsEndedEarlyVouchesForNoPartitionThatItHasNotBegun(t *testing.T) {
+	noon := time.Now()
+	whole := &scan{back: noon.Add(-time.Hour), cover: Coverage{Complete: true}}
+	half, less, none := &scan{back: noon.Add(-2 * time.Minute)}, &scan{back: noon.Add(-time.Minute)}, &scan{}
+	for want, scans := range map[time.Time][]*scan{
+		{}:        {none, half, whole},
+		less.back: {half, less, whole},
+	} {
+		if c := total(scans); c.Complete || !c.BackTo.Equal(want) || c.Partitions != 1 || c.Of != 3 {
+			t.Errorf("%+v, want it to go back to %s", c, want)
+		}
 	}
 }
 

@@ -2,15 +2,13 @@ package dlq
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 )
 
 // newest hands fn the letters that f selects over all partitions, newest first by
 // the time at which they came into the topic, up to f.Limit; so first rows come at
-// once, and every verb takes the same ones for a limit. fn may end it with
-// errEnough.
+// once, and every verb takes the same ones for a limit.
 //
 // Clocks may differ, so within a partition a letter counts as old as the newest
 // record behind it at most; that makes the order of each partition's letters that of
@@ -36,16 +34,12 @@ func (s *Store) newest(ctx context.Context, f *Filter, below Snapshot, fn func(*
 	}
 	undo := context.AfterFunc(mctx, m.wake)
 	err = m.run(mctx, f.Limit, fn)
-	limited := err == nil || errors.Is(err, errEnough)
 	stop()
 	undo()
 	wg.Wait()
 	cover := total(scans)
-	switch {
-	case ctx.Err() != nil:
-	case limited:
+	if err == nil {
 		cover.Complete, cover.BackTo = true, time.Time{} // no more was wanted
-		return cover, nil
 	}
 	return cover, s.partial(ctx, err)
 }

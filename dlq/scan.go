@@ -17,10 +17,9 @@ type Coverage struct {
 	Complete   bool
 	Partitions int       // read to their end
 	Of         int       // partitions that can hold what is wanted
-	BackTo     time.Time // everything newer than this was seen; zero if Complete or nothing was
+	BackTo     time.Time // everything newer than this was seen; zero if Complete, or while a partition is not begun
 	Letters    int64     // that were read and not settled
-	Tombstones int64
-	Foreign    int64 // records that are no dead letters: Milena did not write them
+	Foreign    int64     // records that are no dead letters: Milena did not write them
 }
 
 // scan is one reading of a partition backwards.
@@ -37,9 +36,6 @@ type scan struct {
 	cover   Coverage
 	scratch Entry
 }
-
-// errEnough ends the reading of a partition without an error.
-var errEnough = errors.New("enough")
 
 // clockMargin is how far the clocks of dispatchers may be behind those of brokers.
 const clockMargin = 10 * time.Minute
@@ -123,23 +119,24 @@ func (s *Store) scans(ctx context.Context, f *Filter, below Snapshot) (scans []*
 }
 
 func total(scans []*scan) Coverage {
-	c := Coverage{Of: len(scans), Complete: true}
+	c := Coverage{Of: len(scans)}
+	begun := true // all that are not complete
 	for _, sc := range scans {
 		c.Letters += sc.cover.Letters
-		c.Tombstones += sc.cover.Tombstones
 		c.Foreign += sc.cover.Foreign
 		if sc.cover.Complete {
 			c.Partitions++
 			continue
 		}
-		c.Complete = false
+		begun = begun && !sc.back.IsZero()
 		if sc.back.After(c.BackTo) {
 			c.BackTo = sc.back
 		}
 	}
-	if c.Complete {
+	if !begun {
 		c.BackTo = time.Time{}
 	}
+	c.Complete = c.Partitions == c.Of
 	return c
 }
 
@@ -155,9 +152,6 @@ func (sc *scan) run(ctx context.Context, from, to int64, chunk int32) error {
 		}
 		return ctx.Err()
 	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
 	sc.cover.Complete = err == nil
 	sc.seen = seen{} // given back before the next partition is begun
 	return err
@@ -168,7 +162,6 @@ func (sc *scan) record(rec *schemas.Record) error {
 		sc.back = rec.Timestamp
 	}
 	if rec.Value == nil {
-		sc.cover.Tombstones++
 		sc.seen.add(hashOf(rec.Key))
 		return nil
 	}

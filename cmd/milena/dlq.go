@@ -96,11 +96,11 @@ func (r *dlqRun) partial(c dlq.Coverage, err error) error {
 	if !errors.Is(err, dlq.ErrPartial) {
 		return err
 	}
-	seen := "nothing was read to its end"
+	seen := ""
 	if !c.BackTo.IsZero() {
-		seen = "everything written since " + clock(c.BackTo) + " is in it"
+		seen = ", everything written since " + clock(c.BackTo) + " is in it"
 	}
-	r.notef("milena: ended early, so this is only a part: %d of %d partitions were read to their end, %s", c.Partitions, c.Of, seen)
+	r.notef("milena: ended early, so this is only a part: %d of %d partitions were read to their end%s", c.Partitions, c.Of, seen)
 	return &exit{code: exitFailed}
 }
 
