@@ -3,7 +3,6 @@ package dlq
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -59,9 +58,10 @@ func (s *Store) readRegistry(ctx context.Context, states map[string]*EndpointSta
 			if !ok {
 				continue
 			}
-			ep := new(schemas.Endpoint)
-			if err := json.Unmarshal(row.Value, ep); err != nil {
-				return fmt.Errorf("the record of endpoint %s is unreadable: %w", id, err)
+			ep, err := row.Endpoint()
+			if err != nil { // of one endpoint; the others' letters can go
+				st.Why = "its record in the registry is unreadable; milena endpoint list says why"
+				continue
 			}
 			st.Endpoint = ep
 		}

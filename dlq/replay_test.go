@@ -275,7 +275,8 @@ func TestWhatCannotBeSentIsSkippedAndCounted(t *testing.T) {
 	w.endpoint("ep_good")
 	w.endpointAs(schemas.Endpoint{ID: "ep_off", State: schemas.StateDisabled, Version: 2, EventTypes: []string{"*"}})
 	w.endpointAs(schemas.Endpoint{ID: "ep_gone", State: schemas.StateDeleted, Version: 2})
-	w.many(10, "ep_good", "ep_off", "ep_gone", "ep_nobody", "ep_good")
+	w.writer.Write(kafka.Message{Topic: w.names.Endpoints(), Key: []byte("ep_broken"), Value: []byte("{not json")}, nil)
+	w.many(10, "ep_good", "ep_off", "ep_gone", "ep_broken", "ep_good")
 	null := w.delivery("ep_good")
 	null.Payload = nil
 	w.die(null, schemas.ReasonMalformed, time.Now())

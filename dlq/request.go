@@ -20,7 +20,11 @@ func (s *Store) Endpoint(ctx context.Context, id string) (*schemas.Endpoint, err
 	if err := s.readRegistry(ctx, states); err != nil {
 		return nil, err
 	}
-	return states[id].Endpoint, nil
+	st := states[id]
+	if st.Why != "" {
+		return nil, fmt.Errorf("endpoint %s: %s", id, st.Why)
+	}
+	return st.Endpoint, nil
 }
 
 // RequestHeaders are the headers of the POST that a replay of the letter would lead

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -18,16 +19,16 @@ No endpoint's configuration changes and no receiver notices. Interrupted, it is 
 	return p.endpointVerb(cmd, func(e *endpointRun, _ []string) error {
 		return e.with(true, func(ctx context.Context, a *registry.Admin) error {
 			n, err := a.Rekey(ctx, actor())
-			if err != nil {
+			if _, partly := errors.AsType[*registry.UnreadableError](err); err != nil && !partly {
 				return err
 			}
-			if e.json {
-				return e.writeJSON(struct {
-					Rekeyed int `json:"rekeyed"`
-				}{n})
+			if !e.json {
+				e.printf("%s sealed anew\n", counted(int64(n), "endpoint"))
+				return err
 			}
-			e.printf("%d endpoints sealed anew\n", n)
-			return nil
+			return errors.Join(e.writeJSON(struct {
+				Rekeyed int `json:"rekeyed"`
+			}{n}), err)
 		})
 	})
 }

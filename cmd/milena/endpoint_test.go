@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/milena-project/milena/internal/publish"
 	"github.com/milena-project/milena/internal/registry"
+	"github.com/milena-project/milena/internal/testkit"
 )
 
 // registered is the environment of an installation with a key ring that allows
@@ -167,4 +170,32 @@ func TestATestOfAnEndpointSaysThatNobodyServes(t *testing.T) {
 	if res := run(t, "", env, "endpoint", "test", "shob"); res.code != exitFailed || !strings.Contains(res.err, "no such endpoint: shob") {
 		t.Errorf("a mistyped id: %+v", res)
 	}
+}
+
+// handWritten puts a record into the registry as another writer than Milena may.
+func handWritten(t *testing.T, env []string, key, value string) {
+	t.Helper()
+	brokers, _ := strings.CutPrefix(env[0], "MILENA_KAFKA_BROKERS=")
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(brokers, ",")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	testkit.Produce(t, cl, &kgo.Record{Topic: "webhooks.endpoints", Key: []byte(key), Value: []byte(value)})
+}
+
+func TestAListLeavesOutWhatIsUnreadableAndSaysSo(t *testing.T) {
+	env := registered(t)
+	must(t, env, "endpoint", "create", "--id", "good", "--url", "http://127.0.0.1:3000/")
+	handWritten(t, env, "bad", "{not json")
+	for _, args := range []string{"", "--json", "--failing", "--tenant x"} {
+		res := run(t, "", env, append([]string{"endpoint", "list"}, strings.Fields(args)...)...)
+		if res.code != exitFailed || strings.Contains(res.out, "good") != (args == "" || args == "--json") ||
+			!strings.Contains(res.err, `milena: the record of endpoint "bad" (partition 0, offset `) || !strings.Contains(res.err, "milena endpoint delete bad") ||
+			!strings.Contains(res.err, "this is only a part: 1 unreadable record left out") {
+			t.Errorf("%s: %+v", args, res)
+		}
+	}
+	must(t, env, "endpoint", "delete", "bad")
+	must(t, env, "endpoint", "list")
 }

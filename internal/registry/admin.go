@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,29 +73,34 @@ func (a *Admin) Get(ctx context.Context, id string) (*Endpoint, error) {
 	return ep, err
 }
 
-// List reads all endpoints that are not deleted, in the order of their ids.
-func (a *Admin) List(ctx context.Context) ([]*Endpoint, error) {
-	var list []*Endpoint
-	err := a.table.Read(ctx, func(rows Rows) error {
+// List reads all endpoints that are not deleted, in the order of their ids, and the
+// records that are unreadable, each a *UnreadableError.
+func (a *Admin) List(ctx context.Context) (list []*Endpoint, bad []error, err error) {
+	err = a.table.Read(ctx, func(rows Rows) error {
 		for row := range rows.All() {
-			ep, err := decode(row)
-			if err != nil {
-				return err
-			}
-			if ep.State != schemas.StateDeleted {
+			switch ep, err := row.Endpoint(); {
+			case err != nil:
+				bad = append(bad, err)
+			case ep.State != schemas.StateDeleted:
 				list = append(list, ep)
 			}
 		}
 		return nil
 	})
 	slices.SortFunc(list, func(a, b *Endpoint) int { return strings.Compare(a.ID, b.ID) })
-	return list, err
+	slices.SortFunc(bad, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return list, bad, err
 }
 
-func decode(row Row) (*Endpoint, error) {
+// Endpoint reads a row of the endpoints topic. Its error is a *UnreadableError.
+func (r Row) Endpoint() (*Endpoint, error) {
 	ep := new(Endpoint)
-	if err := json.Unmarshal(row.Value, ep); err != nil {
-		return nil, fmt.Errorf("the record of endpoint %q at offset %d is unreadable: %w", row.Key, row.Offset, err)
+	err := json.Unmarshal(r.Value, ep)
+	if err == nil && ep.ID != r.Key {
+		err = fmt.Errorf("its id is %.64q, its key another", ep.ID)
+	}
+	if err != nil {
+		return nil, &UnreadableError{Key: r.Key, Offset: r.Offset, Err: err}
 	}
 	return ep, nil
 }
@@ -104,7 +110,7 @@ func live(rows Rows, id string) (*Endpoint, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	ep, err := decode(row)
+	ep, err := row.Endpoint()
 	if err != nil {
 		return nil, err
 	}
@@ -124,18 +130,28 @@ type change struct {
 	edit      func(ep *Endpoint, now time.Time) error
 }
 
+// before is the registered endpoint. One that cannot be read can still be deleted:
+// its version is then taken for the highest that it can have had, with a record for each.
+func (c change) before(rows Rows, id string) (*Endpoint, error) {
+	ep, err := live(rows, id)
+	if bad, ok := errors.AsType[*UnreadableError](err); ok && c.action == ActionDelete {
+		return &Endpoint{ID: id, Version: bad.Offset}, nil
+	}
+	return ep, err
+}
+
 // apply makes a change of an endpoint that exists and returns what it is then.
 func (a *Admin) apply(ctx context.Context, id string, c change) (*Endpoint, error) {
 	var after *Endpoint
 	err := a.table.Swap(ctx, func(rows Rows) ([]Change, error) {
-		before, err := live(rows, id)
+		before, err := c.before(rows, id)
 		if err != nil {
 			return nil, err
 		}
 		if c.ifVersion != 0 && c.ifVersion != before.Version {
 			return nil, &ConflictError{ID: id, Have: before.Version, Want: c.ifVersion}
 		}
-		if after, err = live(rows, id); err != nil { // a copy that shares nothing
+		if after, err = c.before(rows, id); err != nil { // a copy that shares nothing
 			return nil, err
 		}
 		now := time.Now().UTC().Truncate(time.Millisecond)

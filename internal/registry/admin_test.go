@@ -108,7 +108,7 @@ func TestLifeOfAnEndpoint(t *testing.T) {
 	if _, err := a.Create(ctx, operator, sample(id)); !errors.Is(err, ErrExists) {
 		t.Fatalf("the id of a deleted endpoint was given again: %v", err)
 	}
-	if list, err := a.List(ctx); err != nil || len(list) != 0 {
+	if list, _, err := a.List(ctx); err != nil || len(list) != 0 {
 		t.Fatalf("List: %v, %v", list, err)
 	}
 	if err := f.Barrier(ctx); err != nil {
@@ -232,7 +232,7 @@ func TestConcurrentAdminsLoseNoChange(t *testing.T) {
 	}
 	versions := map[string]int64{}
 	for _, rec := range readAll(t, cfg, cfg.Names.Endpoints()) {
-		ep, err := decode(Row{Key: string(rec.Key), Value: rec.Value})
+		ep, err := Row{Key: string(rec.Key), Value: rec.Value}.Endpoint()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,5 +391,44 @@ func TestUpdateLeavesAloneWhatIsNotConfiguration(t *testing.T) {
 	}
 	if ep, err := a.Get(t.Context(), "e"); err != nil || ep.Version != 1 {
 		t.Fatalf("%+v, %v", ep, err)
+	}
+}
+
+// Another writer's record stands in the way of its own endpoint alone, and can be taken out.
+func TestAnUnreadableRecordIsNamedAndTheOthersAreRead(t *testing.T) {
+	cfg := newConfig(t)
+	ring := ringOf(t, "k1")
+	a := newAdmin(t, cfg, ring)
+	mustCreate(t, a, sample("good"))
+	mustCreate(t, a, sample("bad"))
+	cl := newClient(t, cfg)
+	produce(t, cl, cfg.Names.Endpoints(), "bad", []byte("{not json"))
+	produce(t, cl, cfg.Names.Endpoints(), "other", []byte(`{"id":"good"}`))
+
+	list, bad, err := a.List(t.Context())
+	if err != nil || len(list) != 1 || list[0].ID != "good" || len(bad) != 2 {
+		t.Fatalf("%v %v %v", list, bad, err)
+	}
+	unread, ok := errors.AsType[*UnreadableError](bad[0])
+	if !ok || unread.Key != "bad" || unread.Offset == 0 || !strings.Contains(unread.Error(), "invalid character") || !strings.Contains(unread.Error(), "milena endpoint delete bad") {
+		t.Errorf("%+v", unread)
+	}
+	if _, err := a.Rekey(t.Context(), operator); !errors.As(err, &unread) {
+		t.Errorf("a rekey passes over it in silence: %v", err)
+	}
+	if _, err := a.Disable(t.Context(), operator, "bad", ""); !errors.As(err, &unread) {
+		t.Errorf("a change of it: %v", err)
+	}
+	for _, id := range []string{"bad", "other"} {
+		if err := a.Delete(t.Context(), operator, id, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, bad, err := a.List(t.Context()); err != nil || len(list) != 1 || len(bad) != 0 {
+		t.Errorf("after their deletion: %v %v %v", list, bad, err)
+	}
+	f := follow(t, cfg, ring, FollowerOptions{})
+	if ep, ok := f.Endpoint("bad"); !ok || ep.State != schemas.StateDeleted || ep.Version < 2 {
+		t.Errorf("%+v", ep)
 	}
 }

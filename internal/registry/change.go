@@ -63,7 +63,7 @@ func (a *Admin) checkTenant(rows Rows, tenant string) error {
 	}
 	n := 0
 	for row := range rows.All() {
-		ep, err := decode(row)
+		ep, err := row.Endpoint()
 		if err == nil && ep.Tenant == tenant && ep.State != schemas.StateDeleted {
 			n++
 		}

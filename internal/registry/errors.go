@@ -40,6 +40,25 @@ func (e *ConflictError) Error() string {
 
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
+// UnreadableError is a record of an endpoint that is none: another writer than Milena
+// put it there. A process that had read the endpoint before goes on with what it knows.
+type UnreadableError struct {
+	Key    string
+	Offset int64 // in partition 0, the only one
+	Err    error
+}
+
+func (e *UnreadableError) Error() string {
+	remedy := "write a tombstone for that key"
+	if ValidID(e.Key) {
+		remedy = "milena endpoint delete " + e.Key + " takes it out"
+	}
+	return fmt.Sprintf("the record of endpoint %.80q (partition 0, offset %d of the registry) is unreadable: %v; put it right where it was written, or %s",
+		e.Key, e.Offset, e.Err, remedy)
+}
+
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
 // UnknownOutcomeError says that time ran out between a write and its confirmation:
 // the change may have been made or not, and reading the endpoint will tell. It is
 // also an ErrTimeout.

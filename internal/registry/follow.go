@@ -2,8 +2,6 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -140,11 +138,7 @@ func (f *Follower) take(rec *kgo.Record) {
 		f.loading.remove(string(rec.Key))
 		return
 	}
-	ep := new(Endpoint)
-	err := json.Unmarshal(rec.Value, ep)
-	if err == nil && ep.ID != string(rec.Key) {
-		err = fmt.Errorf("its id is %.64q, its key another", ep.ID)
-	}
+	ep, err := Row{Key: string(rec.Key), Value: rec.Value, Offset: rec.Offset}.Endpoint()
 	if err != nil {
 		// What stood there before stays: a record that nobody can read must not
 		// take an endpoint away.

@@ -21,7 +21,7 @@ func (a *Admin) checkRing(rows Rows, before, after *Endpoint) error {
 		if opened && !bytes.Contains(row.Value, mark) {
 			continue // a million rows are not decoded for each change
 		}
-		ep, err := decode(row)
+		ep, err := row.Endpoint()
 		if err != nil {
 			continue // it is reported where it is read
 		}

@@ -151,19 +151,25 @@ const rekeyBatch = 100
 // and drops expired secrets, and returns how many endpoints were rewritten. After it
 // the other keys can be taken away, once the processes have the new one. It changes
 // no configuration, so versions stay as they are: a newer one would end an automatic
-// disabling. Interrupted, it is simply run again.
+// disabling. Interrupted, it is simply run again. Records that are unreadable are
+// passed over, and are its error (*UnreadableError) when all others are done.
 func (a *Admin) Rekey(ctx context.Context, by Actor) (int, error) {
 	total := 0
 	for {
-		n := 0
+		n, bad := 0, []error(nil)
 		err := a.table.Swap(ctx, func(rows Rows) ([]Change, error) {
-			n = 0
+			n, bad = 0, nil
 			var changes []Change
 			for row := range rows.All() {
 				if n == rekeyBatch {
 					break
 				}
-				c, err := a.rekey(by, row)
+				before, err := row.Endpoint()
+				if err != nil {
+					bad = append(bad, err)
+					continue
+				}
+				c, err := a.rekey(by, before)
 				if err != nil {
 					return nil, err
 				}
@@ -178,18 +184,14 @@ func (a *Admin) Rekey(ctx context.Context, by Actor) (int, error) {
 			return total, err
 		}
 		if n == 0 {
-			return total, nil
+			return total, errors.Join(bad...)
 		}
 		total += n
 	}
 }
 
-// rekey returns the records that a row needs, or none.
-func (a *Admin) rekey(by Actor, row Row) ([]Change, error) {
-	before, err := decode(row)
-	if err != nil {
-		return nil, err
-	}
+// rekey returns the records that an endpoint needs, or none.
+func (a *Admin) rekey(by Actor, before *Endpoint) ([]Change, error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	after, err := clone(before)
 	if err != nil {
