@@ -14,7 +14,7 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// ErrUndelivered: the run is done, but not all of what it wrote was delivered.
+// ErrUndelivered: the run is done, but not all that it was to write was delivered.
 var ErrUndelivered = errors.New("not all were delivered")
 
 // OutcomeCounts is what became of deliveries that a run wrote.

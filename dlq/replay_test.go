@@ -436,6 +436,20 @@ func TestWaitReportsOutcomes(t *testing.T) {
 	}
 }
 
+// A canary that was too late was delivered in the end, and the rest was never sent.
+func TestWaitDoesNotTakeWhatARunLeftForDelivered(t *testing.T) {
+	t.Parallel() // it waits, for outcomes
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(10, "ep_1")
+	stop := w.answer(w.ctx(), func(*schemas.Delivery) schemas.Outcome { return schemas.OutcomeDelivered })
+	defer stop()
+	rep, err := w.store.Execute(w.ctx(), w.plan(Job{Canary: true}), w.runs(), Options{Wait: true, CanaryWait: time.Nanosecond})
+	if !errors.Is(err, ErrUndelivered) || rep.Outcomes.All.Delivered != 1 || rep.Run.Counts.Skipped[SkipCanary] != 9 {
+		t.Errorf("%+v %v", rep, err)
+	}
+}
+
 func TestCancelFromAnotherShellStopsARun(t *testing.T) {
 	t.Parallel() // it waits, by a rate
 	w := newWorld(t)

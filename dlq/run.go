@@ -113,6 +113,10 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	rep := Report{Run: r.snapshot(), Settled: r.settled.Load(), Exported: r.exported}
 	if err == nil && opts.Wait {
 		rep.Outcomes, err = outcomes.wait(ctx, opts)
+		skipped := rep.Run.Counts.Skipped
+		if left := skipped[SkipCanary] + skipped[SkipTooLarge]; err == nil && left > 0 {
+			err = fmt.Errorf("%w: %d were not sent", ErrUndelivered, left)
+		}
 	}
 	return rep, err
 }
