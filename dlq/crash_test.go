@@ -42,6 +42,26 @@ func (l *lateTombstones) Close(ctx context.Context) error {
 	return l.writer.Close(ctx)
 }
 
+// interrupted is the writer of a run that somebody ends once it has written one letter.
+type interrupted struct {
+	writer
+	end   func()
+	wrote bool // by the one goroutine that reads its partition
+}
+
+func (i *interrupted) Write(m kafka.Message, done func(kafka.Written)) {
+	switch {
+	case m.Value == nil:
+		i.writer.Write(m, done)
+	case i.wrote:
+		i.end()
+		done(kafka.Written{Err: kafka.ErrClosed})
+	default:
+		i.wrote = true
+		i.writer.Write(m, done)
+	}
+}
+
 // dying is the writer of a process that is killed after a number of acknowledgements:
 // nothing is sent any more and no acknowledgement arrives, but what is under way
 // lands all the same.

@@ -132,9 +132,10 @@ func (r *runner) claim(ctx context.Context) (err error) {
 		r.run, err = r.runs.reclaim(ctx, job.resume, job.Who, job.Force)
 		// The last record of a runner that was killed is up to five seconds old; what
 		// is settled is known better from what is left.
-		r.run.Counts.Written = max(r.run.Counts.Written, job.matched-r.plan.Total())
+		counts := &r.run.Counts
+		counts.Written = max(counts.Written, job.matched-r.plan.Total()-counts.Skipped[SkipSettled])
 	}
-	r.lastOK.Store(time.Now().UnixNano())
+	r.lastOK.Store(r.run.Updated.UnixNano()) // not later: others go by the record
 	return err
 }
 
@@ -208,6 +209,9 @@ func (r *runner) snapshot() schemas.Run {
 	r.mu.Lock()
 	run.Counts.Skipped = maps.Clone(r.skipped)
 	r.mu.Unlock()
+	if n := r.run.Counts.Skipped[SkipSettled]; n > 0 { // while earlier runners were at work; the rest is planned again
+		run.Counts.Skipped[SkipSettled] += n
+	}
 	return run
 }
 

@@ -219,6 +219,32 @@ func TestARunWithALimitGoesOnWithWhatItSelectedFirst(t *testing.T) {
 	}
 }
 
+// What a colleague settled was not written by the run, however often that was ended.
+func TestARunThatGoesOnCountsWhatOthersSettledAsSkipped(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(10, "ep_1")
+	plan := w.plan(Job{})
+	for _, l := range w.written[:3] {
+		w.bury(l) // while the prompt stood
+	}
+	w.flush()
+	ctx, end := context.WithCancel(w.ctx())
+	undo := w.wrapWriter(w.store, func(inner writer) writer { return &interrupted{writer: inner, end: end} })
+	rep, err := w.store.Execute(ctx, plan, w.runs(), Options{})
+	undo()
+	if !errors.Is(err, context.Canceled) || rep.Run.Counts.Written != 1 || rep.Run.Counts.Skipped[SkipSettled] != 3 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	job, err := ResumeJob(rep.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counts := w.execute(job, Options{}).Run.Counts; counts.Written != 7 || counts.Skipped[SkipSettled] != 3 {
+		t.Errorf("%+v", counts)
+	}
+}
+
 func TestAWishToCancelIsHeardWithinTwoSeconds(t *testing.T) {
 	const reading = 900 * time.Millisecond // of the runs topic, on a bad day
 	for _, after := range []time.Duration{0, time.Millisecond, time.Second / 2, time.Second, 1300 * time.Millisecond} {
