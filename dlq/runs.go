@@ -260,19 +260,23 @@ func (r *Runs) Cancel(ctx context.Context, id, who, why string) error {
 	})
 }
 
-// Ended waits until a run is no longer at work.
+// Ended waits until a run is no longer at work. With an error, the run is as it was last seen.
 func (r *Runs) Ended(ctx context.Context, id string) (Status, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var last Status
 	for {
 		st, err := r.Get(ctx, id)
-		if err != nil || st.State != schemas.RunRunning {
-			return st, err
+		if err != nil {
+			return last, err
+		}
+		if last = st; st.State != schemas.RunRunning {
+			return st, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return st, ctx.Err()
+			return last, ctx.Err()
 		}
 	}
 }

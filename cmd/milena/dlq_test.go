@@ -15,6 +15,7 @@ import (
 
 	"github.com/milena-project/milena/dlq"
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
@@ -198,6 +199,26 @@ func TestAScriptMustSayAHighNumber(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	if res := run(t, "", env, "dlq", "count"); res.out != "3\n" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// Kafka answers, so it must not be blamed for a runner that does not.
+func TestACancelOfARunWhoseRunnerIsSilentSaysSo(t *testing.T) {
+	fake, env := cluster(t)
+	names := schemas.Names{Prefix: schemas.DefaultPrefix}
+	table := registry.OpenTable(kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.DiscardHandler)}, names.Runs())
+	defer table.Close()
+	err := table.Swap(t.Context(), func(registry.Rows) ([]registry.Change, error) {
+		now := time.Now()
+		value, err := json.Marshal(schemas.Run{ID: "run-x", Kind: schemas.RunReplay, Filter: json.RawMessage("{}"), State: schemas.RunRunning, Runner: "desk/7", Started: now, Updated: now})
+		return []registry.Change{{Key: "run-x", Value: value}}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := run(t, "", env, "runs", "cancel", "run-x", "--timeout", "3s")
+	if res.code != exitFailed || !strings.Contains(res.err, "desk/7") || !strings.Contains(res.err, "has not said that it did") || strings.Contains(res.err, "gave no answer") {
 		t.Errorf("%+v", res)
 	}
 }
