@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -93,6 +94,9 @@ const (
 	SkipCanary   = "canary_not_delivered" // its endpoint's first one was not delivered
 	SkipTooLarge = "too_large"            // the broker refuses the delivery
 	SkipSettled  = "settled_meanwhile"    // replayed or discarded by someone else
+	SkipGone     = "gone_meanwhile"       // the topic has it no longer
+	SkipPayload  = "payload_unknown"      // a mark of a newer Milena says where the payload is
+	SkipLives    = "too_many_lives"       // it cannot be counted how often it has died
 )
 
 // unsendable says why a letter cannot be replayed whatever its endpoint's state is.
@@ -102,6 +106,10 @@ func unsendable(l *schemas.Letter, toEndpoint string) string {
 		return SkipOmitted
 	case l.Mark == schemas.PayloadNull:
 		return SkipNull
+	case l.Mark != "":
+		return SkipPayload
+	case l.Generation == math.MaxInt32: // the next one could not be read
+		return SkipLives
 	case l.EndpointID == "" && toEndpoint == "":
 		return SkipNowhere
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -284,18 +285,24 @@ func TestWhatCannotBeSentIsSkippedAndCounted(t *testing.T) {
 	omitted.OmitPayload()
 	w.put(&letter{Letter: omitted})
 	w.die(w.delivery(""), schemas.ReasonMalformed, time.Now())
+	newer := schemas.NewLetter(w.delivery("ep_good"), schemas.ReasonExhausted, time.Now())
+	newer.Mark = "elsewhere" // of a version that is to come
+	w.put(&letter{Letter: newer})
+	old := w.delivery("ep_good")
+	old.Generation = math.MaxInt32
+	w.die(old, schemas.ReasonExhausted, time.Now())
 	w.flush()
 	plan := w.plan(Job{})
-	want := map[string]int64{SkipDisabled: 2, SkipDeleted: 2, SkipUnknown: 2, SkipNull: 1, SkipOmitted: 1, SkipNowhere: 1}
-	if fmt.Sprint(plan.Skip) != fmt.Sprint(want) || plan.Write != 4 || plan.Total() != 13 {
+	want := map[string]int64{SkipDisabled: 2, SkipDeleted: 2, SkipUnknown: 2, SkipNull: 1, SkipOmitted: 1, SkipNowhere: 1, SkipPayload: 1, SkipLives: 1}
+	if fmt.Sprint(plan.Skip) != fmt.Sprint(want) || plan.Write != 4 || plan.Total() != 15 {
 		t.Errorf("%v, %d of %d", plan.Skip, plan.Write, plan.Total())
 	}
 	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
-	if err != nil || fmt.Sprint(rep.Run.Counts.Skipped) != fmt.Sprint(want) || rep.Settled != 4 || len(w.letters(Filter{})) != 9 {
+	if err != nil || fmt.Sprint(rep.Run.Counts.Skipped) != fmt.Sprint(want) || rep.Settled != 4 || len(w.letters(Filter{})) != 11 {
 		t.Errorf("%+v %v", rep, err)
 	}
 	rep = w.execute(Job{IncludeDisabled: true}, Options{})
-	if rep.Settled != 6 || len(w.letters(Filter{})) != 3 {
+	if rep.Settled != 6 || len(w.letters(Filter{})) != 5 {
 		t.Errorf("%+v", rep)
 	}
 }

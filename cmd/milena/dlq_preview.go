@@ -115,6 +115,9 @@ func skipText(why string) string {
 		dlq.SkipCanary:   "the first one of their endpoint was not delivered",
 		dlq.SkipTooLarge: "the broker refuses them as too large",
 		dlq.SkipSettled:  "someone else settled them meanwhile",
+		dlq.SkipGone:     "the topic has them no longer: their retention ended, or someone settled them",
+		dlq.SkipPayload:  "where their payload is, only a newer version of milena knows",
+		dlq.SkipLives:    "they have died too often to be told apart",
 	}[why]
 	if text == "" {
 		return safe(why)
