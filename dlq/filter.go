@@ -147,8 +147,7 @@ func (f *Filter) matchID(l *schemas.Letter) bool {
 }
 
 // endpoints are the endpoints that all selected letters belong to; nil: there may be
-// others. A delivery id or a letter's key names its endpoint, so that only one
-// partition has to be read.
+// others. A delivery id or a letter's key names its endpoint.
 func (f *Filter) endpoints() []string {
 	if len(f.IDs) == 0 {
 		return f.Endpoints

@@ -110,8 +110,17 @@ type resending struct {
 
 // parallel reads several partitions at the same time; of an endpoint only its own.
 func (r *resending) parallel(ctx context.Context, topic string, from, to []int64, fn func(*schemas.Record) error) error {
+	parts := every(int32(len(to)))
 	f := r.past.filter()
-	return r.store.forwards(ctx, topic, partitionsOf(&f, int32(len(to))), from, to, fn)
+	if ids := f.endpoints(); len(ids) > 0 {
+		parts = nil
+		for _, id := range ids {
+			parts = append(parts, kafka.Partition([]byte(id), int32(len(to))))
+		}
+		slices.Sort(parts)
+		parts = slices.Compact(parts)
+	}
+	return r.store.forwards(ctx, topic, parts, from, to, fn)
 }
 
 // forwards hands over ranges of partitions of a topic, several at a time.

@@ -16,7 +16,7 @@ import (
 type Coverage struct {
 	Complete   bool
 	Partitions int       // read to their end
-	Of         int       // partitions that can hold what is wanted
+	Of         int       // partitions of the topic
 	BackTo     time.Time // everything newer than this was seen; zero if Complete, or while a partition is not begun
 	Letters    int64     // that were read and not settled
 	Foreign    int64     // records that are no dead letters: Milena did not write them
@@ -68,8 +68,7 @@ func (s *Store) visit(ctx context.Context, f *Filter, below Snapshot, visitor fu
 	})
 }
 
-// each reads the partitions that can hold letters of f, several at a time, newest
-// first, and calls their visitors, each from one goroutine; the limit is ignored.
+// each reads the partitions, several at a time, newest first, and calls their visitors, each from one goroutine; the limit is ignored.
 func (s *Store) each(ctx context.Context, f *Filter, below Snapshot, visitor func(p int32) func(*Entry) error) (Coverage, error) {
 	scans, from, ends, err := s.scans(ctx, f, below)
 	if err != nil {
@@ -108,7 +107,9 @@ func (s *Store) scans(ctx context.Context, f *Filter, below Snapshot) (scans []*
 	if err != nil {
 		return nil, nil, nil, s.explain(err, s.topic, "Read")
 	}
-	for _, p := range partitionsOf(f, int32(len(ends))) {
+	// All of them, also for one endpoint: when their number was raised since, its older
+	// letters are not in the partition that is its own now.
+	for _, p := range every(int32(len(ends))) {
 		sc := &scan{store: s, filter: f, part: p, below: ends[p]}
 		if below != nil {
 			sc.below = below[p] // a partition that is younger than the snapshot has 0
@@ -194,6 +195,6 @@ func (e *Entry) read(rec *schemas.Record) error {
 func (e *Entry) keep() Entry {
 	k := *e
 	k.Payload, k.Extra = nil, nil
-	k.rec = schemas.Record{Partition: e.rec.Partition, Offset: e.rec.Offset}
+	k.rec = schemas.Record{TopicID: e.rec.TopicID, Partition: e.rec.Partition, Offset: e.rec.Offset}
 	return k
 }

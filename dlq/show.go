@@ -66,8 +66,8 @@ func locked(fn func(*Entry)) func(int32) func(*Entry) error {
 	}
 }
 
-// deaths reads the partition of a delivery's endpoint; when the count of partitions
-// was raised since, older ones are in another, so all are tried where it has none.
+// deaths reads the partition of a delivery's endpoint. When the count of partitions was
+// raised since, older deaths are in another, so all are read unless every death is there.
 func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 	ends, err := s.reader.Ends(ctx, s.topic)
 	if err != nil {
@@ -79,9 +79,14 @@ func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 	}
 	home := kafka.Partition([]byte(endpoint), int32(len(ends)))
 	found, err := s.deathsIn(ctx, delivery, home, ends[home])
-	for p := int32(0); err == nil && len(found) == 0 && int(p) < len(ends); p++ {
-		if p != home {
-			found, err = s.deathsIn(ctx, delivery, p, ends[p])
+	if err == nil && !slices.ContainsFunc(found, func(d Death) bool { return d.Generation == 0 }) {
+		for p := range int32(len(ends)) {
+			if p == home || err != nil {
+				continue
+			}
+			var more []Death
+			more, err = s.deathsIn(ctx, delivery, p, ends[p])
+			found = append(found, more...)
 		}
 	}
 	slices.SortFunc(found, func(a, b Death) int { return cmp.Compare(a.Generation, b.Generation) })

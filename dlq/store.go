@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -152,20 +151,6 @@ func (s *Store) retention(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("asking for the retention of %s: %w", s.topic, s.explain(err, s.topic, "DescribeConfigs"))
 	}
 	return 0, nil
-}
-
-// partitionsOf are the partitions that can hold letters of a filter, of n.
-func partitionsOf(f *Filter, n int32) []int32 {
-	endpoints := f.endpoints()
-	if len(endpoints) == 0 {
-		return every(n)
-	}
-	var out []int32
-	for _, id := range endpoints {
-		out = append(out, kafka.Partition([]byte(id), n))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // every is all of n partitions.
