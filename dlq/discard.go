@@ -13,6 +13,9 @@ func (r *runner) discard(ctx context.Context) error {
 			return fmt.Errorf("nothing was discarded, because the export failed: %w", err)
 		}
 	}
+	if _, err := r.lookBack(ctx); err != nil { // how much earlier runners have done
+		return err
+	}
 	return r.all(ctx, r.plan.offsets, func(ctx context.Context, e *Entry) error {
 		if err := r.live(ctx); err != nil {
 			return err

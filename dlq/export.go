@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -59,11 +60,12 @@ type exportLetter struct {
 }
 
 // exportHeader has Text where the value is UTF-8, Base64 where it is not, and neither
-// where it is null.
+// where it is null. KeyBase64 is there where the key is not UTF-8, and counts then.
 type exportHeader struct {
-	Key    string  `json:"key"`
-	Text   *string `json:"text,omitempty"`
-	Base64 *[]byte `json:"base64,omitempty"`
+	Key       string  `json:"key"`
+	KeyBase64 []byte  `json:"key_base64,omitempty"`
+	Text      *string `json:"text,omitempty"`
+	Base64    *[]byte `json:"base64,omitempty"`
 }
 
 // ExportEnd is the last line of an export. Without it, or with another sum, the
@@ -97,7 +99,7 @@ func (s *Store) Export(ctx context.Context, w io.Writer, sel *Selection, f Filte
 	}
 	var err error
 	for _, p := range slices.Sorted(maps.Keys(sel.offsets)) {
-		if err = s.reread(ctx, p, sel.offsets[p], 1<<20, x.letter); err != nil {
+		if err = s.reread(ctx, sel, p, sel.offsets[p], 1<<20, x.letter); err != nil {
 			break
 		}
 	}
@@ -126,6 +128,9 @@ func toExport(in []schemas.Header) []exportHeader {
 	out := make([]exportHeader, len(in))
 	for i, h := range in {
 		out[i].Key = h.Key
+		if !utf8.ValidString(h.Key) {
+			out[i].KeyBase64 = []byte(h.Key)
+		}
 		switch {
 		case h.Value == nil:
 		case utf8.Valid(h.Value):
@@ -140,30 +145,37 @@ func toExport(in []schemas.Header) []exportHeader {
 
 // ExportFile exports to a new file; gzip when its name ends in .gz. The file has its
 // name only once it is whole and on disk.
-func (s *Store) ExportFile(ctx context.Context, name string, sel *Selection, f Filter) (err error) {
+func (s *Store) ExportFile(ctx context.Context, name string, sel *Selection, f Filter) error {
+	return writeFile(name, func(file io.Writer) error {
+		if !strings.HasSuffix(name, ".gz") {
+			_, err := s.Export(ctx, file, sel, f)
+			return err
+		}
+		zip := gzip.NewWriter(file)
+		if _, err := s.Export(ctx, zip, sel, f); err != nil {
+			return err
+		}
+		return zip.Close()
+	})
+}
+
+// writeFile makes a new file of what write writes. Until it is whole it has a name of
+// its own, for two discards may be told the same one at the same time.
+func writeFile(name string, write func(io.Writer) error) (err error) {
 	if _, err := os.Lstat(name); err == nil {
-		return fmt.Errorf("%s is there already, and is not written over", name)
+		return takenError(name)
 	}
-	part := name + ".part"
-	file, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // payloads are nobody else's to read
+	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part") // for its owner alone: there are payloads in it
 	if err != nil {
 		return fmt.Errorf("the export cannot be made: %w", err)
 	}
 	defer func() {
 		if err != nil {
 			_ = file.Close()
-			_ = os.Remove(part)
+			_ = os.Remove(file.Name())
 		}
 	}()
-	if strings.HasSuffix(name, ".gz") {
-		zip := gzip.NewWriter(file)
-		if _, err = s.Export(ctx, zip, sel, f); err == nil {
-			err = zip.Close()
-		}
-	} else {
-		_, err = s.Export(ctx, file, sel, f)
-	}
-	if err != nil {
+	if err = write(file); err != nil {
 		return err
 	}
 	if err = file.Sync(); err != nil {
@@ -172,10 +184,27 @@ func (s *Store) ExportFile(ctx context.Context, name string, sel *Selection, f F
 	if err = file.Close(); err != nil {
 		return err
 	}
-	if err = os.Rename(part, name); err != nil {
+	if err = publish(file.Name(), name); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(name))
+}
+
+// publish gives a whole export its name, unless another has taken it meanwhile: a
+// rename would put ours in its place, and its letters may be nowhere else.
+func publish(part, name string) error {
+	err := os.Link(part, name)
+	switch {
+	case err == nil:
+		return os.Remove(part)
+	case errors.Is(err, fs.ErrExist):
+		return takenError(name)
+	}
+	return os.Rename(part, name) // a file system without links
+}
+
+func takenError(name string) error {
+	return fmt.Errorf("%s is there already, and is not written over", name)
 }
 
 // syncDir makes a rename durable: without it a power cut may take the name of a file

@@ -25,7 +25,7 @@ func oddLetters(w *world, largest int) {
 		d := w.delivery("ep_1")
 		d.Payload = payload
 		d.Event.Subject = "ünï\u2028<&>"
-		d.Extra = []schemas.Header{{Key: "x-bin", Value: noise(r, 40)}, {Key: "x-null"}, {Key: "x-empty", Value: []byte{}}, {Key: "x-bin", Value: []byte("twice")}}
+		d.Extra = []schemas.Header{{Key: "x-bin", Value: noise(r, 40)}, {Key: "x-null"}, {Key: "x-empty", Value: []byte{}}, {Key: "x-bin", Value: []byte("twice")}, {Key: "x-\xff"}}
 		w.die(d, schemas.ReasonExhausted, time.Now())
 	}
 	null := w.delivery("ep_1")
@@ -267,4 +267,33 @@ func verifyFile(t *testing.T, name string) ExportEnd {
 		t.Fatal(err)
 	}
 	return end
+}
+
+func TestAnExportNeverTakesAnothersName(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "letters.jsonl")
+	write := func(text string) func(io.Writer) error {
+		return func(f io.Writer) error {
+			_, err := io.WriteString(f, text)
+			return err
+		}
+	}
+	err := writeFile(name, func(f io.Writer) error {
+		if err := write("the first half")(f); err != nil {
+			return err
+		}
+		if err := writeFile(name, write("of another shell")); err != nil { // it is faster
+			t.Error(err)
+		}
+		return write("the second half")(f)
+	})
+	if err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Error(err)
+	}
+	have, err := os.ReadFile(name)
+	if err != nil || string(have) != "of another shell" {
+		t.Errorf("%q %v", have, err)
+	}
+	if files, err := filepath.Glob(name + "*"); err != nil || len(files) != 1 {
+		t.Errorf("%v %v", files, err)
+	}
 }

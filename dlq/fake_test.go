@@ -100,3 +100,51 @@ func TestASummaryThatDoesNotKnowWhatExpiresSaysSo(t *testing.T) {
 		t.Errorf("%+v %v", sum, err)
 	}
 }
+
+// The topic was deleted and made anew: at the offsets of what was selected stand
+// letters that nobody has agreed to.
+func TestARunTouchesNothingOfATopicThatWasMadeAnew(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(100, "ep_1")
+	waiting, begun := w.plan(Job{}), w.stopped(w.plan(Job{Rate: 20}), 5)
+	cluster := w.fake().Cluster()
+	if err := cluster.DeleteTopic(w.names.DLQ()); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.CreateTopic(w.names.DLQ(), worldPartitions, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.many(50, "ep_1")
+	before := len(w.lives())
+	rep, err := w.store.Execute(w.ctx(), waiting, w.runs(), Options{})
+	if err != nil || rep.Run.Counts.Skipped[SkipGone] != 100 || len(w.lives()) != before || len(w.letters(Filter{})) != 50 {
+		t.Errorf("%+v %v", rep, err)
+	}
+	job, err := ResumeJob(begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.Plan(w.ctx(), job); err == nil || !strings.Contains(err.Error(), "was deleted and made anew") {
+		t.Error(err)
+	}
+}
+
+func TestARunOutlastsABrokerThatIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(100, "ep_1")
+	plan := w.plan(Job{})
+	impatient, err := kafka.NewReader(w.cfg, kafka.WithRetryFor(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer impatient.Close()
+	w.store.reader.Close()
+	w.store.reader = impatient
+	w.fake().Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: w.names.DLQ(), Err: kerr.NotLeaderForPartition, Count: 5})
+	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
+	if err != nil || rep.Settled != 100 || len(w.lives()) != 100 {
+		t.Errorf("%+v %v", rep, err)
+	}
+}

@@ -118,6 +118,9 @@ func (l *exportLetter) record() schemas.Record {
 	}
 	for _, h := range l.Headers {
 		header := schemas.Header{Key: h.Key}
+		if h.KeyBase64 != nil {
+			header.Key = string(h.KeyBase64)
+		}
 		switch {
 		case h.Text != nil:
 			header.Value = []byte(*h.Text)

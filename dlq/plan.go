@@ -29,8 +29,8 @@ type Job struct {
 	Force bool // beside a live run on the same endpoints
 
 	resume  string   // id of the run that goes on
+	topicID string   // Run.TopicID of that run
 	from    Snapshot // Run.From of that run
-	matched int64    // by its first runner
 }
 
 // Plan is a job with the letters that it is about: what a preview shows and a run does.
@@ -65,6 +65,9 @@ func (s *Store) Plan(ctx context.Context, job Job) (*Plan, error) {
 	sel, err := s.choose(ctx, job.Filter, job.Snapshot, job.from, unfit)
 	if err != nil {
 		return nil, err
+	}
+	if now := sel.topicHex(); job.topicID != "" && now != "" && now != job.topicID {
+		return nil, fmt.Errorf("%s was deleted and made anew since run %s began: nothing is left of what it selected", s.topic, job.resume)
 	}
 	p := &Plan{Job: job, Selection: sel, Skip: maps.Clone(sel.Unfit), Write: sel.Count}
 	if job.Kind == schemas.RunReplay {
@@ -170,7 +173,7 @@ func (p *Plan) record() (schemas.Run, error) {
 	}
 	return schemas.Run{ID: newRunID(time.Now()), Kind: j.Kind, Who: j.Who, Why: j.Why, Filter: filter,
 		Endpoints: sorted(j.Filter.endpoints()), ToEndpoint: j.ToEndpoint, Rate: j.Rate, EndpointRate: j.EndpointRate, Auto: j.Auto,
-		IncludeDisabled: j.IncludeDisabled, Canary: j.Canary, Export: j.Export, Snapshot: j.Snapshot, From: p.From,
+		IncludeDisabled: j.IncludeDisabled, Canary: j.Canary, Export: j.Export, Snapshot: j.Snapshot, TopicID: p.topicHex(), From: p.From,
 		Counts: schemas.RunCounts{Matched: p.Total()}}, nil
 }
 
@@ -185,7 +188,7 @@ func Resumable(kind schemas.RunKind) bool {
 func ResumeJob(run schemas.Run) (Job, error) {
 	j := Job{Kind: run.Kind, Who: run.Who, Why: run.Why, Snapshot: run.Snapshot, ToEndpoint: run.ToEndpoint, Rate: run.Rate,
 		EndpointRate: run.EndpointRate, Auto: run.Auto, IncludeDisabled: run.IncludeDisabled, Canary: run.Canary, Export: run.Export,
-		resume: run.ID, matched: run.Counts.Matched, from: run.From}
+		resume: run.ID, topicID: run.TopicID, from: run.From}
 	if !Resumable(run.Kind) {
 		return j, fmt.Errorf("run %s is a %s, which cannot be resumed; begin it again", run.ID, run.Kind)
 	}

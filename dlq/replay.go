@@ -18,7 +18,6 @@ import (
 const (
 	inFlightBytes = 24 << 20 // of letters whose tombstone is not acknowledged
 	entryWeight   = 2 << 10  // of a letter beside its payload
-	goneEvery     = time.Second
 )
 
 // replayer writes letters to deliveries: write, ack, tombstone, ack.
@@ -28,7 +27,6 @@ type replayer struct {
 	outcomes   *follower
 
 	mu     sync.Mutex
-	gone   seen               // keys that others settled meanwhile
 	failed map[string]bool    // endpoints whose canary was not delivered
 	sent   map[place]struct{} // canaries
 }
@@ -44,13 +42,13 @@ func (r *runner) replay(ctx context.Context, outcomes *follower) error {
 		return r.store.explain(err, r.store.names.Deliveries(), "Write")
 	}
 	rp := &replayer{runner: r, partitions: n, outcomes: outcomes, sent: map[place]struct{}{}}
-	at := maps.Clone(rp.plan.Snapshot)
-	if err := rp.lookAtOthers(ctx, at); err != nil { // a prompt may have stood for an hour
-		return rp.store.explain(err, rp.store.topic, "Read")
+	at, err := r.lookBack(ctx) // a prompt may have stood for an hour
+	if err != nil {
+		return err
 	}
 	side, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { rp.watchOthers(side, at) })
+	wg.Go(func() { r.watchOthers(side, at) })
 	defer wg.Wait()
 	defer end()
 	if r.plan.Job.Canary {
@@ -69,7 +67,7 @@ func (r *runner) replay(ctx context.Context, outcomes *follower) error {
 // all reads many partitions at the same time, so that no owner gets all of it at once.
 func (r *runner) all(ctx context.Context, offsets map[int32][]int64, fn func(context.Context, *Entry) error) error {
 	return eachPartition(ctx, offsets, func(ctx context.Context, p int32, offsets []int64, chunk int32) error {
-		return r.store.reread(ctx, p, offsets, chunk, func(e *Entry) error { return fn(ctx, e) })
+		return r.store.reread(ctx, r.plan.Selection, p, offsets, chunk, func(e *Entry) error { return fn(ctx, e) })
 	})
 }
 
@@ -232,67 +230,6 @@ func (r *runner) drain(ctx context.Context) error {
 	}
 	r.room.Release(inFlightBytes)
 	return nil
-}
-
-func (rp *replayer) isGone(e *Entry) bool {
-	rp.mu.Lock()
-	defer rp.mu.Unlock()
-	return rp.gone.n > 0 && rp.gone.has(hashOf(e.rec.Key))
-}
-
-// watchOthers reads what is written to the topic meanwhile: a letter that another
-// run settles is not replayed a second time, also when that was long ago by the time
-// its turn comes.
-func (rp *replayer) watchOthers(ctx context.Context, at Snapshot) {
-	tick := time.NewTicker(goneEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := rp.lookAtOthers(ctx, at); err != nil && ctx.Err() == nil {
-			rp.store.log.Warn("what others settle cannot be read, trying again", "run", rp.run.ID, "err", err)
-		}
-	}
-}
-
-func (rp *replayer) lookAtOthers(ctx context.Context, at Snapshot) error {
-	ends, err := rp.store.reader.Ends(ctx, rp.store.topic)
-	if err != nil {
-		return err
-	}
-	own := []byte(rp.run.ID)
-	for p := range rp.plan.offsets {
-		if int(p) >= len(ends) || at[p] >= ends[p] {
-			continue
-		}
-		err := rp.store.reader.ReadForwards(ctx, rp.store.topic, p, at[p], ends[p], 1<<20, func(recs []schemas.Record) error {
-			rp.mu.Lock()
-			defer rp.mu.Unlock()
-			for i := range recs {
-				if recs[i].Value == nil && !carries(recs[i].Headers, schemas.HeaderRun, own) {
-					rp.gone.add(hashOf(recs[i].Key))
-				}
-			}
-			return ctx.Err()
-		})
-		if err != nil {
-			return err
-		}
-		at[p] = ends[p]
-	}
-	return nil
-}
-
-func carries(headers []schemas.Header, key string, value []byte) bool {
-	for i := range headers {
-		if headers[i].Key == key && bytes.Equal(headers[i].Value, value) {
-			return true
-		}
-	}
-	return false
 }
 
 // detach makes an entry whose bytes are its own, so that a letter that waits does not

@@ -64,11 +64,13 @@ type runner struct {
 	exported string      // set by work, before anything is discarded
 	written  atomic.Int64
 	settled  atomic.Int64
+	before   atomic.Int64 // letters that earlier runners of the run have settled
 	lastOK   atomic.Int64 // unix ns of the last beat that was written
 	waiting  atomic.Bool  // for the outcomes of canaries
 
-	mu      sync.Mutex // guards skipped
+	mu      sync.Mutex // guards skipped and gone
 	skipped map[string]int64
+	gone    seen // keys of letters that were settled since the snapshot
 
 	pace *pace
 	room *semaphore.Weighted // bytes of letters that are written and not settled
@@ -130,10 +132,6 @@ func (r *runner) claim(ctx context.Context) (err error) {
 		err = r.runs.claim(ctx, &r.run, job.Force)
 	} else {
 		r.run, err = r.runs.reclaim(ctx, job.resume, job.Who, job.Force)
-		// The last record of a runner that was killed is up to five seconds old; what
-		// is settled is known better from what is left.
-		counts := &r.run.Counts
-		counts.Written = max(counts.Written, job.matched-r.plan.Total()-counts.Skipped[SkipSettled])
 	}
 	r.lastOK.Store(r.run.Updated.UnixNano()) // not later: others go by the record
 	return err
@@ -166,6 +164,9 @@ func (r *runner) work(ctx context.Context, outcomes *follower) error {
 	}
 	if err == nil {
 		err = r.drain(ctx)
+	}
+	if err == nil {
+		r.countGone()
 	}
 	end()
 	wg.Wait()
@@ -205,12 +206,18 @@ func (r *runner) finish(ctx context.Context, err error) error {
 
 func (r *runner) snapshot() schemas.Run {
 	run := r.run
+	others := r.run.Counts.Skipped[SkipSettled] // while earlier runners were at work; the rest is planned again
+	if r.plan.Job.resume != "" {
+		// The last record of a runner that was killed is up to five seconds old, and of
+		// what it has written some may not be settled, which is left then.
+		run.Counts.Written = min(max(run.Counts.Written, r.before.Load()), run.Counts.Matched-r.plan.Total()-others)
+	}
 	run.Counts.Written += r.written.Load()
 	r.mu.Lock()
 	run.Counts.Skipped = maps.Clone(r.skipped)
 	r.mu.Unlock()
-	if n := r.run.Counts.Skipped[SkipSettled]; n > 0 { // while earlier runners were at work; the rest is planned again
-		run.Counts.Skipped[SkipSettled] += n
+	if others > 0 {
+		run.Counts.Skipped[SkipSettled] += others
 	}
 	return run
 }

@@ -2,10 +2,12 @@ package dlq
 
 import (
 	"context"
+	"encoding/hex"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -22,6 +24,7 @@ type Selection struct {
 	From     Snapshot          // the lowest offset selected of each partition, where the filter has a limit; else nil
 	Coverage Coverage
 
+	topicID [16]byte          // of the topic that they were read from
 	offsets map[int32][]int64 // ascending
 	sources *fromSources      // a resend may have; else nil
 }
@@ -44,6 +47,14 @@ func (s *Selection) Total() int64 {
 	return n
 }
 
+// topicHex is the id of the topic that the letters stand in; empty if there are none.
+func (s *Selection) topicHex() string {
+	if s.topicID == [16]byte{} {
+		return ""
+	}
+	return hex.EncodeToString(s.topicID[:])
+}
+
 // selected is a Selection that is being made, by one partition.
 type selected struct {
 	Selection
@@ -54,7 +65,7 @@ type selected struct {
 }
 
 func (s *selected) add(e *Entry) error {
-	s.from = e.Offset // they come newest first
+	s.from, s.topicID = e.Offset, e.rec.TopicID // they come newest first
 	if why := s.unfit(e); why != "" {
 		s.Unfit[why]++
 		return nil
@@ -124,6 +135,9 @@ func (s *Store) choose(ctx context.Context, f Filter, below, from Snapshot, unfi
 
 func (s *Selection) take(p *selected) {
 	s.Count += p.Count
+	if p.Total() > 0 {
+		s.topicID = p.topicID
+	}
 	s.Bytes += p.Bytes
 	if s.Oldest.IsZero() || (!p.Oldest.IsZero() && p.Oldest.Before(s.Oldest)) {
 		s.Oldest = p.Oldest
@@ -155,10 +169,15 @@ func (s *Selection) take(p *selected) {
 const gapWorthSkipping = 4096
 
 // reread hands over the letters at ascending offsets of a partition, oldest first,
-// with payload and headers. What has gone meanwhile is left out. An Entry shares its
-// bytes with what was fetched and may be kept for as long as they are needed.
-func (s *Store) reread(ctx context.Context, part int32, offsets []int64, chunk int32, fn func(*Entry) error) error {
+// with payload and headers. What has gone meanwhile is left out, and so is all that a
+// topic holds which was made anew: at the offset of a letter stands another one there.
+// An Entry shares its bytes with what was fetched and may be kept for as long as they
+// are needed.
+func (s *Store) reread(ctx context.Context, sel *Selection, part int32, offsets []int64, chunk int32, fn func(*Entry) error) error {
 	return s.records(ctx, s.topic, part, offsets, chunk, func(rec *schemas.Record) error {
+		if rec.TopicID != sel.topicID {
+			return nil
+		}
 		e := new(Entry)
 		if err := e.read(rec); err != nil {
 			return err // it could be read a moment ago
@@ -167,30 +186,39 @@ func (s *Store) reread(ctx context.Context, part int32, offsets []int64, chunk i
 	})
 }
 
-// records hands over what stands at ascending offsets of a partition.
+// records hands over what stands at ascending offsets of a partition. While no broker
+// answers for it, it goes on trying: a run of hours shall not end with a broker's restart.
 func (s *Store) records(ctx context.Context, topic string, part int32, offsets []int64, chunk int32, fn func(*schemas.Record) error) error {
 	for len(offsets) > 0 {
 		n := 1
 		for n < len(offsets) && offsets[n]-offsets[n-1] < gapWorthSkipping {
 			n++
 		}
-		span := offsets[:n]
-		offsets = offsets[n:]
-		err := s.reader.ReadForwards(ctx, topic, part, span[0], span[len(span)-1]+1, chunk, func(recs []schemas.Record) error {
+		end := offsets[n-1] + 1
+		var refused error // by fn, which ends it
+		err := s.reader.ReadForwards(ctx, topic, part, offsets[0], end, chunk, func(recs []schemas.Record) error {
 			for i := range recs {
-				for len(span) > 0 && span[0] < recs[i].Offset {
-					span = span[1:]
+				for len(offsets) > 0 && offsets[0] < recs[i].Offset {
+					offsets = offsets[1:]
 				}
-				if len(span) == 0 || span[0] != recs[i].Offset {
+				if len(offsets) == 0 || offsets[0] != recs[i].Offset {
 					continue
 				}
-				if err := fn(&recs[i]); err != nil {
-					return err
+				if refused = fn(&recs[i]); refused != nil {
+					return refused
 				}
+				offsets = offsets[1:]
 			}
 			return ctx.Err()
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+			for len(offsets) > 0 && offsets[0] < end {
+				offsets = offsets[1:]
+			}
+		case refused == nil && ctx.Err() == nil && kafka.IsTransient(err):
+			s.log.Warn("what was selected cannot be read, trying again", "err", err)
+		default:
 			return s.explain(err, topic, "Read")
 		}
 	}

@@ -57,6 +57,9 @@ type Run struct {
 	// Snapshot is the end offset of each partition when the run was made: what
 	// lies at or behind it is not the run's.
 	Snapshot map[int32]int64 `json:"snapshot"`
+	// TopicID is the id of dlq then, in hex: one that was made anew since holds other
+	// letters at the same offsets. Empty: not known, or the run is about no dead letters.
+	TopicID string `json:"topic_id,omitempty"`
 	// From is the lowest offset of each partition that is the run's, where its filter
 	// has a limit; nil: it has none.
 	From   map[int32]int64 `json:"from,omitempty"`

@@ -129,6 +129,10 @@ func (r *Reader) fetchFrom(ctx context.Context, topic string, partition int32, o
 	}
 }
 
+// IsTransient reports whether what a Reader's method failed with may be over soon: no
+// broker answers for the partition, or not yet. Only for errors of reading.
+func IsTransient(err error) bool { return retriable(err) && !errors.Is(err, kgo.ErrClientClosed) }
+
 // retriable: everything that is no answer, and the answers that pass.
 func retriable(err error) bool {
 	var ke *kerr.Error
