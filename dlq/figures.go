@@ -22,7 +22,7 @@ func (s *Store) Figures(ctx context.Context, partitions []int32) (Figures, error
 	began := time.Now()
 	f := Figures{Open: map[schemas.Reason]int64{}}
 	var err error
-	if f.Retention, err = s.Retention(ctx); err != nil {
+	if f.Retention, err = s.retention(ctx); err != nil {
 		return f, err
 	}
 	ends, err := s.reader.Ends(ctx, s.topic)

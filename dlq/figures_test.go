@@ -2,8 +2,11 @@ package dlq
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/milena-project/milena/schemas"
 )
@@ -35,4 +38,24 @@ func TestFiguresCountWhatIsOpen(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A process lives for months, and a topic's retention is changed meanwhile.
+func TestFiguresTellTheRetentionAsItIsNow(t *testing.T) {
+	w := newWorld(t)
+	adm, err := w.cfg.NewAdmin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	for _, days := range []int{30, 10} {
+		ms := strconv.Itoa(days * 24 * 60 * 60 * 1000)
+		changed, err := adm.AlterTopicConfigs(w.ctx(), []kadm.AlterConfig{{Name: "retention.ms", Value: &ms}}, w.names.DLQ())
+		if err != nil || changed[0].Err != nil {
+			t.Fatalf("%+v %v", changed, err)
+		}
+		if f, err := w.store.Figures(w.ctx(), nil); err != nil || f.Retention != time.Duration(days)*24*time.Hour {
+			t.Errorf("%d days: %+v %v", days, f, err)
+		}
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"runtime"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -28,9 +27,6 @@ type Store struct {
 
 	newWriter func() (writer, error)
 	drainFor  time.Duration // for acknowledgements, after a run was ended
-
-	mu   sync.Mutex // guards keep
-	keep *time.Duration
 }
 
 // Snapshot is an end offset by partition: what a run may touch lies below.
@@ -39,23 +35,16 @@ type Snapshot map[int32]int64
 // AccessError says that the cluster refuses us a topic, and what would mend it.
 type AccessError struct {
 	Topic string
-	Right string // Read or Write
+	Right string // an operation of Kafka's: Read, Write, DescribeConfigs
 	Err   error
 }
 
 func (e *AccessError) Error() string {
-	return fmt.Sprintf("not allowed to %s topic %s: %v; an administrator grants it with kafka-acls --add --allow-principal User:<you> --operation %s --topic %s",
-		lower(e.Right), e.Topic, e.Err, e.Right, e.Topic)
+	return fmt.Sprintf("the right %s on topic %s is missing: %v; an administrator grants it with kafka-acls --add --allow-principal User:<you> --operation %s --topic %s",
+		e.Right, e.Topic, e.Err, e.Right, e.Topic)
 }
 
 func (e *AccessError) Unwrap() error { return e.Err }
-
-func lower(right string) string {
-	if right == "Write" {
-		return "write"
-	}
-	return "read"
-}
 
 // Open makes a Store. Nothing is dialled yet; kafka.Error if the configuration is wrong.
 func Open(cfg kafka.Config) (*Store, error) {
@@ -105,7 +94,7 @@ func (s *Store) Resolve(ctx context.Context, f Filter) (Filter, error) {
 	if f.ExpiresBefore.IsZero() {
 		return f, nil
 	}
-	keep, err := s.Retention(ctx)
+	keep, err := s.retention(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -115,20 +104,7 @@ func (s *Store) Resolve(ctx context.Context, f Filter) (Filter, error) {
 	return f, nil
 }
 
-// Retention is for how long the topic keeps a letter; 0: for ever. It is asked once.
-func (s *Store) Retention(ctx context.Context) (time.Duration, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keep == nil {
-		keep, err := s.retention(ctx)
-		if err != nil {
-			return 0, err
-		}
-		s.keep = &keep
-	}
-	return *s.keep, nil
-}
-
+// retention is for how long the topic keeps a letter; 0: for ever.
 func (s *Store) retention(ctx context.Context) (time.Duration, error) {
 	adm, err := s.cfg.NewAdmin()
 	if err != nil {
