@@ -56,7 +56,7 @@ func (s *Store) oldestReady(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, s.explain(err, topic, "Read")
 	}
-	committed, err := s.reader.Commits(ctx, s.names.Group("dispatcher"))
+	committed, err := s.commits(ctx, "dispatcher")
 	if err != nil {
 		return 0, err
 	}

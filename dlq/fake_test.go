@@ -67,6 +67,22 @@ func TestASummaryThatIsEndedEarlyIsTrueAndSaysSo(t *testing.T) {
 	}
 }
 
+// An automatic rate that cannot look takes deliveries for late, and crawls.
+func TestAnAutomaticRateThatMayNotLookIsRefusedBeforeTheRunIsClaimed(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(2, "ep_1")
+	w.fake().Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.GroupAuthorizationFailed, Count: -1})
+	runs := w.runs()
+	_, err := w.store.Execute(w.ctx(), w.plan(Job{Auto: true, Rate: AutoStart}), runs, Options{})
+	if err == nil || !strings.Contains(err.Error(), "--operation Describe --group webhooks.dispatcher") {
+		t.Errorf("%v", err)
+	}
+	if list, err := runs.List(w.ctx()); err != nil || len(list) != 0 {
+		t.Errorf("%+v %v", list, err)
+	}
+}
+
 // Partitions are read a few at a time: of those whose turn has not come nothing was seen.
 func TestAReadingThatIsEndedEarlyVouchesForNoPartitionThatItHasNotBegun(t *testing.T) {
 	noon := time.Now()

@@ -130,12 +130,9 @@ func (r *resending) readHeld(ctx context.Context) error {
 
 // readCommitted looks how far the dispatcher has come: a backlog is not missing.
 func (r *resending) readCommitted(ctx context.Context) error {
-	committed, err := r.store.reader.Commits(ctx, r.store.names.Group("dispatcher"))
-	if err != nil {
-		return r.store.explain(err, r.store.names.Deliveries(), "Read")
-	}
+	committed, err := r.store.commits(ctx, "dispatcher")
 	r.unread = committed[r.store.names.Deliveries()]
-	return nil
+	return err
 }
 
 // readResent looks what was sent again already, up to now: until that has an attempt,

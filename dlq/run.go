@@ -82,6 +82,11 @@ type runner struct {
 // shell), ErrTaken, *BusyError and the end of ctx can be told apart with errors.Is.
 func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Options) (Report, error) {
 	r := &runner{store: s, runs: runs, plan: plan, opts: opts, skipped: map[string]int64{}}
+	if plan.Job.Auto {
+		if _, err := s.oldestReady(ctx); err != nil {
+			return Report{}, fmt.Errorf("an automatic rate goes by the age of live deliveries: %w", err)
+		}
+	}
 	w, err := s.newWriter() // before the claim: what cannot write must not keep others out
 	if err != nil {
 		return Report{}, err

@@ -58,12 +58,12 @@ func (r *resending) readSources(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		routed, err := r.routed(ctx, topic)
+		routed, err := r.store.commits(ctx, "router") // what lies behind is its backlog
 		if err != nil {
 			return err
 		}
 		err = r.store.forwards(ctx, topic, every(int32(len(to))), from, to, func(rec *schemas.Record) error {
-			r.takeEvent(src, rec, rec.Offset >= routed[rec.Partition].Offset)
+			r.takeEvent(src, rec, rec.Offset >= routed[topic][rec.Partition].Offset)
 			return nil
 		})
 		if err != nil {
@@ -94,12 +94,6 @@ func (r *resending) readKnown(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// routed is how far the router has come in a source; what lies behind is its backlog.
-func (r *resending) routed(ctx context.Context, topic string) (map[int32]kafka.Commit, error) {
-	committed, err := r.store.reader.Commits(ctx, r.store.names.Group("router"))
-	return committed[topic], err
 }
 
 // takeEvent selects an event for each endpoint that should have it. open says that

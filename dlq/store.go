@@ -32,16 +32,17 @@ type Store struct {
 // Snapshot is an end offset by partition: what a run may touch lies below.
 type Snapshot map[int32]int64
 
-// AccessError says that the cluster refuses us a topic, and what would mend it.
+// AccessError says that the cluster refuses us something, and what would mend it.
 type AccessError struct {
-	Topic string
-	Right string // an operation of Kafka's: Read, Write, DescribeConfigs
-	Err   error
+	Right    string // an operation of Kafka's, such as Read
+	Resource string // topic or group
+	Name     string
+	Err      error
 }
 
 func (e *AccessError) Error() string {
-	return fmt.Sprintf("the right %s on topic %s is missing: %v; an administrator grants it with kafka-acls --add --allow-principal User:<you> --operation %s --topic %s",
-		e.Right, e.Topic, e.Err, e.Right, e.Topic)
+	return fmt.Sprintf("the right %[1]s on %[2]s %[3]s is missing: %[4]v; an administrator grants it with kafka-acls --add --allow-principal User:<you> --operation %[1]s --%[2]s %[3]s",
+		e.Right, e.Resource, e.Name, e.Err)
 }
 
 func (e *AccessError) Unwrap() error { return e.Err }
@@ -71,9 +72,19 @@ func (s *Store) Close() { s.reader.Close() }
 func (s *Store) explain(err error, topic, right string) error {
 	var known *AccessError
 	if errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.As(err, &known) {
-		return &AccessError{Topic: topic, Right: right, Err: err}
+		return &AccessError{Right: right, Resource: "topic", Name: topic, Err: err}
 	}
 	return err
+}
+
+// commits are how far a role has come, by topic and partition.
+func (s *Store) commits(ctx context.Context, role string) (map[string]map[int32]kafka.Commit, error) {
+	group := s.names.Group(role)
+	committed, err := s.reader.Commits(ctx, group)
+	if errors.Is(err, kerr.GroupAuthorizationFailed) {
+		return nil, &AccessError{Right: "Describe", Resource: "group", Name: group, Err: err}
+	}
+	return committed, err
 }
 
 // Snapshot is the end of the topic now.
