@@ -46,9 +46,7 @@ endpoint is disabled, deleted or unknown are left alone unless --include-disable
 		if f.job.ToEndpoint != "" && !schemas.ValidEndpointID(f.job.ToEndpoint) {
 			return usage("--to-endpoint %q: want an endpoint id", f.job.ToEndpoint)
 		}
-		if f.job.Auto = rate == "auto"; f.job.Auto {
-			f.job.Rate = dlq.AutoStart
-		} else if f.job.Rate, err = rateOf("rate", rate); err != nil {
+		if err := setRate(&f.job, rate); err != nil {
 			return err
 		}
 		f.job.EndpointRate, err = rateOf("endpoint-rate", endpointRate)
@@ -62,6 +60,16 @@ func waitFlags(cmd *cobra.Command) error {
 		return usage("--wait-for is for --wait")
 	}
 	return nil
+}
+
+// setRate reads --rate of what replays.
+func setRate(job *dlq.Job, text string) (err error) {
+	if job.Auto = text == "auto"; job.Auto {
+		job.Rate = dlq.AutoStart
+		return nil
+	}
+	job.Rate, err = rateOf("rate", text)
+	return err
 }
 
 // rateOf reads 500/s, 500 or 30/m.

@@ -87,8 +87,11 @@ func replayOnce(t *testing.T, env, ids []string) {
 	if res := run(t, "", env, "runs", "list", "--json"); res.code != 0 || !strings.Contains(res.out, rep.Run.ID) {
 		t.Errorf("runs list: %+v", res)
 	}
-	if res := run(t, "", env, "runs", "resume", rep.Run.ID); res.code != exitFailed && !strings.Contains(res.err, "finished") {
+	if res := run(t, "", env, "runs", "resume", rep.Run.ID, "--rate", "auto"); res.code != exitFailed || !strings.Contains(res.err, "finished") {
 		t.Errorf("resume of a finished run: %+v", res)
+	}
+	if res := run(t, "", env, "runs", "resume", rep.Run.ID, "--canary-wait", "1m"); res.code != exitUsage || !strings.Contains(res.err, "--canary-wait is for a replay with --canary") {
+		t.Errorf("resume of a replay without canaries: %+v", res)
 	}
 	if res := run(t, "", env, "dlq", "show", ids[0]); !strings.Contains(res.out, "replayed on ") || !strings.Contains(res.out, rep.Run.ID) {
 		t.Errorf("show of a replayed one: %+v", res)
@@ -167,6 +170,7 @@ func TestBadInputAboutDeadLetters(t *testing.T) {
 		{"dlq replay --all --yes --wait-for 1m", exitUsage, "--wait-for is for --wait"},
 		{"dlq replay --all --yes --canary-wait 1m", exitUsage, "--canary-wait is for --canary"},
 		{"dlq export --to x.jsonl --gzip", exitUsage, "--gzip is for standard output"},
+		{"runs resume run-x --rate fast", exitUsage, `--rate "fast"`},
 		{"runs resume run-x --wait-for 1m", exitUsage, "--wait-for is for --wait"},
 		{"dlq discard --all --yes", exitUsage, "--because"},
 		{"dlq discard --all --yes --because x", exitUsage, "--export-to"},

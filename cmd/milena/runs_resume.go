@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/schemas"
 )
 
 func (p *program) runsResumeCommand() *cobra.Command {
@@ -18,7 +19,7 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		Short:   "Go on with a run that was interrupted, cancelled or has failed",
 		Long:    "Go on with a run that was interrupted, cancelled or has failed: the same filter and the same snapshot, minus what is settled.",
 		Example: "  milena runs resume run-20261130-193000-abcdef"}
-	cmd.Flags().StringVar(&rate, "rate", "", "another rate than before (500/s)")
+	cmd.Flags().StringVar(&rate, "rate", "", "another rate than before (500/s, or auto)")
 	cmd.Flags().BoolVar(&force, "force", false, "beside a live run on the same endpoints")
 	cmd.Flags().BoolVar(&opts.Wait, "wait", false, "wait for the outcomes of what is written now")
 	cmd.Flags().DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
@@ -28,14 +29,27 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		if err := waitFlags(cmd); err != nil {
 			return err
 		}
-		perSecond, err := rateOf("rate", rate)
-		if err != nil {
+		var asked dlq.Job
+		if err := setRate(&asked, rate); err != nil {
 			return err
 		}
 		if err := r.mayRun(); err != nil {
 			return err
 		}
-		plan, err := r.resumed(args[0], perSecond, force)
+		job, err := r.recorded(args[0])
+		if err != nil {
+			return err
+		}
+		job.Who, job.Force = actor().Who, force
+		switch fs := cmd.Flags(); {
+		case opts.Wait && job.Kind != schemas.RunReplay:
+			return usage("--wait is for a replay, and %s is a %s", safe(args[0]), job.Kind)
+		case fs.Changed("canary-wait") && !job.Canary:
+			return usage("--canary-wait is for a replay with --canary, which %s is not", safe(args[0]))
+		case rate != "":
+			job.Rate, job.Auto = asked.Rate, asked.Auto
+		}
+		plan, err := r.store.Plan(cmd.Context(), job)
 		if err != nil {
 			return err
 		}
@@ -44,8 +58,8 @@ func (p *program) runsResumeCommand() *cobra.Command {
 	})
 }
 
-// resumed is the plan of what is left of a run.
-func (r *dlqRun) resumed(id string, rate float64, force bool) (*dlq.Plan, error) {
+// recorded is the job of a run, as it was begun.
+func (r *dlqRun) recorded(id string) (dlq.Job, error) {
 	runs := dlq.OpenRuns(r.session.kafka, "cli")
 	defer runs.Close()
 	var st dlq.Status
@@ -54,15 +68,7 @@ func (r *dlqRun) resumed(id string, rate float64, force bool) (*dlq.Plan, error)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return dlq.Job{}, err
 	}
-	job, err := dlq.ResumeJob(st.Run)
-	if err != nil {
-		return nil, err
-	}
-	job.Who, job.Force = actor().Who, force
-	if rate > 0 {
-		job.Rate, job.Auto = rate, false
-	}
-	return r.store.Plan(r.cmd.Context(), job)
+	return dlq.ResumeJob(st.Run)
 }
