@@ -27,6 +27,9 @@ KAFKA_WHOLE = $(sort $(dir $(shell grep -lE '^//go:build .*!kafka' $(KAFKA_FILES
 KAFKA_PART = $(filter-out $(KAFKA_WHOLE),$(sort $(dir $(KAFKA_FILES))))
 KAFKA_TESTS = $(shell grep -hoE '^func Test[A-Z0-9][A-Za-z0-9]*' $(filter $(addsuffix %,$(KAFKA_PART)),$(KAFKA_FILES)) | cut -c6- | grep -vxE 'TestMain|TestSoak.*' | paste -sd '|')
 SOAK_PKGS = $(shell grep -rlE '^func TestSoak' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
+# What has its full size without the race detector only (testkit.Race).
+FULL_TESTS := ^(TestRandomFilters|TestRegisteredEndpointCosts)
+FULL_PKGS := ./internal/flowtest ./internal/registry
 
 .PHONY: help build test test-kafka test-kafka-old soak lint bench bench-isolation bench-zoo fuzz generate examples check deploy-check
 
@@ -39,10 +42,12 @@ build: ## bin/milena
 test: ## all tests on the embedded broker: no download but Go modules, at most 4 minutes
 	$(GO) test -race -shuffle=on -timeout 15m $(PKGS)
 	$(GO) test -tags synctests -shuffle=on -timeout 10m -run '^TestVirtual' ./retrytopics  # days in virtual time: kgo's locks must be durable blocks
+	$(GO) test -shuffle=on -timeout 10m -run '$(FULL_TESTS)' $(FULL_PKGS)
 
 test-kafka: ## what wants real brokers (Java and Maven; or MILENA_TEST_BROKERS=host:port,...), at most 12 minutes
 	$(GO) test -tags kafka -race -shuffle=on -timeout 25m -p 2 $(KAFKA_WHOLE)
 	$(GO) test -tags kafka -race -shuffle=on -timeout 25m -p 2 -run '^($(KAFKA_TESTS))$$' $(KAFKA_PART)
+	$(GO) test -tags kafka -shuffle=on -timeout 10m -run '^TestRandomFilters' ./internal/flowtest
 
 test-kafka-old: ## the promises end to end on the oldest Kafka that is supported
 	MILENA_TEST_KAFKA_VERSION=3.9.1 $(GO) test -tags kafka -race -shuffle=on -timeout 25m ./internal/flowtest

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -63,7 +64,7 @@ func loadedFollower(tb testing.TB, n int) *Follower {
 
 func TestRegisteredEndpointCostsAtMost2KB(t *testing.T) {
 	n := 100_000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testkit.Race {
 		n = 3_000
 	}
 	before := heap()
