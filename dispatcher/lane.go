@@ -168,7 +168,7 @@ func (l *lane) use(ep *Endpoint, now time.Time) (mended bool) {
 	// A rate below nothing, which registration refuses, is nothing: all is held. Its
 	// waits would be below nothing too, and a queue that seems to start at once and
 	// never does keeps its partition's commit where it is.
-	limit, burst := rate.Limit(max(0, ep.RateLimit.Rate)), max(1, ep.RateLimit.Burst)
+	limit, burst := rate.Limit(max(0, ep.RateLimit.Rate)), ep.RateLimit.Size()
 	if l.bucket == nil {
 		// Empty: whoever owned the endpoint before may have spent it.
 		l.bucket = rate.NewLimiter(limit, burst)

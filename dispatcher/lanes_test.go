@@ -131,16 +131,34 @@ func TestTooManyRequestsPausesTheWholeLane(t *testing.T) {
 // Registration refuses it, but a record can be written by hand. What can never start is
 // held as if its breaker were open, and the partition's commit goes on.
 func TestARateBelowNothingStopsItsEndpointAlone(t *testing.T) {
+	for _, limit := range []schemas.RateLimit{{Rate: -1, Burst: -1}, {Rate: 0}, {Rate: 1e-300}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Config{})
+			w.endpoint("e", func(e *Endpoint) { e.RateLimit = &limit })
+			w.endpoint("other")
+			w.send("e", 3)
+			w.send("other", 3)
+			time.Sleep(20 * time.Second)
+			w.see(func() {
+				if len(w.done) != 6 || len(w.posts) != 3 {
+					t.Errorf("%v: %d of 6 are done and %d were sent, want those of the other", limit, len(w.done), len(w.posts))
+				}
+			})
+		})
+	}
+}
+
+func TestABurstThatIsNotSaidIsOneSecondsWorth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
-		w.endpoint("e", func(e *Endpoint) { e.RateLimit = &schemas.RateLimit{Rate: -1, Burst: -1} })
-		w.endpoint("other")
-		w.send("e", 3)
-		w.send("other", 3)
-		time.Sleep(20 * time.Second)
+		w.endpoint("e", func(e *Endpoint) { e.RateLimit = &schemas.RateLimit{Rate: 5} })
+		w.send("e", 1)
+		time.Sleep(5 * time.Second) // the bucket is full
+		w.send("e", 5)
+		time.Sleep(time.Second / 5)
 		w.see(func() {
-			if len(w.done) != 6 || len(w.posts) != 3 {
-				t.Errorf("%d of 6 are done and %d were sent, want those of the other", len(w.done), len(w.posts))
+			if len(w.posts) != 6 {
+				t.Errorf("%d of 6 are sent", len(w.posts))
 			}
 		})
 	})

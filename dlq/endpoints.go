@@ -63,6 +63,7 @@ func (s *Store) readRegistry(ctx context.Context, states map[string]*EndpointSta
 				st.Why = "its record in the registry is unreadable; milena endpoint list says why"
 				continue
 			}
+			registry.Bound(ep, schemas.DefaultMaxAge) // as processes take it
 			st.Endpoint = ep
 		}
 		return nil

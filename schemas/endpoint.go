@@ -1,6 +1,9 @@
 package schemas
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // EndpointState is the state that administration has given an endpoint.
 // Auto-disable is not here: it is in the endpoint's Health record.
@@ -63,6 +66,14 @@ type Secret struct {
 type RateLimit struct {
 	Rate  float64 `json:"rate"`  // requests a second
 	Burst int     `json:"burst"` // default: the rate, rounded up, at least 1
+}
+
+// Size is Burst, or its default.
+func (r *RateLimit) Size() int {
+	if r.Burst > 0 {
+		return r.Burst
+	}
+	return int(min(max(1, math.Ceil(r.Rate)), math.MaxInt32))
 }
 
 // Scheme names a way to sign; see package signer.

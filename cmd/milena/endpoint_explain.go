@@ -55,7 +55,7 @@ func (e *endpointRun) explain(id string) error {
 		return err
 	}
 	out := explained{Endpoint: view(ep)}
-	c := health.Case{Endpoint: ep, Now: time.Now()}
+	c := health.Case{Endpoint: ep, Refused: registry.Bound(ep, s.Retry.MaxAge), Now: time.Now()}
 	err = s.within(e.cmd.Context(), func(ctx context.Context) error { return s.learn(ctx, &out, &c) })
 	if err != nil {
 		return err

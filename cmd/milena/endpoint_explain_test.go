@@ -24,6 +24,10 @@ func TestExplainSaysWhyNothingIsSent(t *testing.T) {
 	if out := must(t, env, "endpoint", "explain", "well"); !strings.Contains(out, "no process owns its partition") || !strings.Contains(out, "owned by nobody") {
 		t.Errorf("%s", out)
 	}
+	handWritten(t, env, "odd", `{"id":"odd","url":"http://127.0.0.1:1/","event_types":["never"],"state":"enabled","version":1,"timeout":"100h"}`)
+	if out := must(t, env, "endpoint", "explain", "odd"); !strings.Contains(out, "says what registration refuses: timeout: \"100h0m0s\" is refused") || !strings.Contains(out, "1m0s counts") {
+		t.Errorf("%s", out)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	code := make(chan int)
 	go func() {

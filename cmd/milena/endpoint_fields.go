@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math"
 	"os"
 	"strings"
 	"time"
@@ -160,7 +159,7 @@ func (f *fields) applyLimits(ep *schemas.Endpoint) {
 	set(f, "rate", &limit.Rate, f.rate)
 	set(f, "burst", &limit.Burst, f.burst)
 	if limit.Burst == 0 {
-		limit.Burst = int(math.Max(1, math.Ceil(limit.Rate)))
+		limit.Burst = limit.Size()
 	}
 	ep.RateLimit = &limit
 	if f.flags.Changed("rate") && f.rate == 0 {

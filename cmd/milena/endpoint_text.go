@@ -34,7 +34,7 @@ func limitsText(ep *schemas.Endpoint) string {
 		parts = append(parts, itoa(int64(ep.MaxInFlight))+" in flight")
 	}
 	if ep.RateLimit != nil {
-		parts = append(parts, strconv.FormatFloat(ep.RateLimit.Rate, 'g', -1, 64)+" a second, burst "+itoa(int64(ep.RateLimit.Burst)))
+		parts = append(parts, strconv.FormatFloat(ep.RateLimit.Rate, 'g', -1, 64)+" a second, burst "+itoa(int64(ep.RateLimit.Size())))
 	}
 	if ep.Timeout > 0 {
 		parts = append(parts, "timeout "+ep.Timeout.String())

@@ -118,7 +118,7 @@ func New(cfg config.Config, opts Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.follower = registry.NewFollower(a.kafka, ring, registry.FollowerOptions{DeletedFor: cfg.Retry.MaxAge + schemas.KeptBeyondMaxAge})
+	a.follower = registry.NewFollower(a.kafka, ring, registry.FollowerOptions{MaxAge: cfg.Retry.MaxAge})
 	if a.writer, err = kafka.NewWriter(a.kafka); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 // sent to it.
 type Case struct {
 	Endpoint *schemas.Endpoint
+	Refused  []string          // what its record says that counts otherwise, as registry.Bound tells it
 	Health   *schemas.Health   // nil: the owner of its partition knows of no trouble
 	Owned    bool              // a process of the dispatcher's group owns its partition
 	Last     []schemas.Attempt // of its last attempts, the newest last
@@ -32,12 +33,15 @@ func (c *Case) Explain() []string {
 		say("it is disabled by its configuration since %s%s: what comes for it ends as dead letters endpoint_disabled; milena endpoint enable %s, then milena dlq replay --endpoint %s --reason endpoint_disabled",
 			at(ep.UpdatedAt), reason(ep.Reason), ep.ID, ep.ID)
 	}
+	for _, refused := range c.Refused {
+		say("its record was not written by Milena and says what registration refuses: %s", refused)
+	}
 	if !c.Owned {
 		say("no process owns its partition: is a dispatcher running?")
 	}
 	c.trouble(say)
 	if r := ep.RateLimit; r != nil {
-		say("it gets at most %g a second, burst %d", r.Rate, r.Burst)
+		say("it gets at most %g a second, burst %d", r.Rate, r.Size())
 	}
 	if n := len(c.Last); n > 0 {
 		if hint := Hint(&c.Last[n-1]); hint != "" {

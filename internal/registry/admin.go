@@ -96,8 +96,12 @@ func (a *Admin) List(ctx context.Context) (list []*Endpoint, bad []error, err er
 func (r Row) Endpoint() (*Endpoint, error) {
 	ep := new(Endpoint)
 	err := json.Unmarshal(r.Value, ep)
-	if err == nil && ep.ID != r.Key {
+	switch {
+	case err != nil:
+	case ep.ID != r.Key:
 		err = fmt.Errorf("its id is %.64q, its key another", ep.ID)
+	case !ValidID(ep.ID):
+		err = errors.New("its id is none: use A-Z a-z 0-9 _ -, 1 to 64 of them")
 	}
 	if err != nil {
 		return nil, &UnreadableError{Key: r.Key, Offset: r.Offset, Err: err}

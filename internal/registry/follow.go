@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,13 +13,12 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// DeletedFor is how long a deleted endpoint stays known by default: as long as what may
-// still wait for it is kept.
-const DeletedFor = schemas.DefaultMaxAge + schemas.KeptBeyondMaxAge
-
 // FollowerOptions are the optional settings of a Follower.
 type FollowerOptions struct {
-	DeletedFor time.Duration // how long Endpoint knows a deleted one; default DeletedFor
+	// MaxAge is the installation's retry.max_age, default schemas.DefaultMaxAge. What
+	// may still wait for a deleted endpoint is kept schemas.KeptBeyondMaxAge longer, and
+	// for so long Endpoint knows it.
+	MaxAge time.Duration
 }
 
 // Follower is a process's view of all endpoints. Methods are safe for concurrent
@@ -39,8 +39,8 @@ type Follower struct {
 // NewFollower makes a follower of the endpoints topic; Run starts it. A nil ring is
 // for processes that never sign, and makes Run refuse if there are secrets.
 func NewFollower(cfg kafka.Config, ring *KeyRing, opts FollowerOptions) *Follower {
-	if opts.DeletedFor <= 0 {
-		opts.DeletedFor = DeletedFor
+	if opts.MaxAge <= 0 {
+		opts.MaxAge = schemas.DefaultMaxAge
 	}
 	cfg = cfg.WithDefaults()
 	f := &Follower{opts: opts}
@@ -71,7 +71,7 @@ func (f *Follower) Ready() error {
 func (f *Follower) Barrier(ctx context.Context) error { return f.tail.barrier(ctx) }
 
 // Endpoint finds an endpoint by its id, in any state: a deleted one is known for
-// DeletedFor. What it returns is never changed; a later version is another Endpoint.
+// as long as FollowerOptions say. What it returns is never changed; a later version is another Endpoint.
 func (f *Follower) Endpoint(id string) (*Endpoint, bool) { return f.shown.Load().get(id) }
 
 // Match returns the endpoints of a tenant that subscribe to an event type, in the
@@ -146,7 +146,11 @@ func (f *Follower) take(rec *kgo.Record) {
 			"partition", rec.Partition, "offset", rec.Offset, "err", err)
 		return
 	}
-	f.loading.put(ep, f.opts.DeletedFor)
+	if refused := Bound(ep, f.opts.MaxAge); len(refused) > 0 {
+		f.log.Warn("an endpoint record says what registration refuses", "endpoint_id", ep.ID,
+			"partition", rec.Partition, "offset", rec.Offset, "why", strings.Join(refused, "; "))
+	}
+	f.loading.put(ep, f.opts.MaxAge+schemas.KeptBeyondMaxAge)
 }
 
 // caughtUp implements reader.

@@ -50,7 +50,7 @@ func ValidID(id string) bool { return endpointID.MatchString(id) }
 // validate checks what can be configured and brings it into canonical form.
 func (a *Admin) validate(ep *Endpoint) error {
 	for _, check := range []func(*Endpoint) error{
-		checkIdentity, a.checkTarget, checkEventTypes, checkSigning, checkLimits, a.checkRetry, checkHeaders, checkAuth, checkMetadata,
+		checkIdentity, a.checkTarget, checkEventTypes, checkSigning, checkMaxInFlight, checkTimeout, checkRateLimit, a.checkRetry, checkHeaders, checkAuth, checkMetadata,
 	} {
 		if err := check(ep); err != nil {
 			return err
@@ -174,20 +174,47 @@ func signingText(s schemas.Signing) string {
 	return strings.Join(slices.DeleteFunc(said, func(t string) bool { return t == "" }), " ")
 }
 
-func checkLimits(ep *Endpoint) error {
+func checkMaxInFlight(ep *Endpoint) error {
 	if n := ep.MaxInFlight; n < 0 || n > maxInFlight {
 		return &ValidationError{"max_in_flight", fmt.Sprint(n), fmt.Sprintf("use 1 to %d (0 or left out: the default, 10)", maxInFlight)}
 	}
+	return nil
+}
+
+func checkTimeout(ep *Endpoint) error {
 	if t := time.Duration(ep.Timeout); t < 0 || t > MaxTimeout {
 		return &ValidationError{"timeout", t.String(), fmt.Sprintf("use more than 0 and at most %s (left out: the default, 15s)", MaxTimeout)}
 	}
-	if r := ep.RateLimit; r != nil {
-		if math.IsNaN(r.Rate) || r.Rate <= 0 || r.Rate > maxRate {
-			return &ValidationError{"rate_limit.rate", fmt.Sprint(r.Rate), "use requests a second, more than 0 and at most 1000000; leave rate_limit out for none"}
-		}
-		if r.Burst < 0 || r.Burst > maxRate {
-			return &ValidationError{"rate_limit.burst", fmt.Sprint(r.Burst), "use 1 to 1000000 (0 or left out: the rate, rounded up)"}
-		}
+	return nil
+}
+
+func checkRateLimit(ep *Endpoint) error {
+	if ep.RateLimit == nil {
+		return nil
+	}
+	if err := checkRate(ep.RateLimit); err != nil {
+		return err
+	}
+	return checkBurst(ep.RateLimit)
+}
+
+func checkRate(r *schemas.RateLimit) error {
+	if math.IsNaN(r.Rate) || r.Rate <= 0 || r.Rate > maxRate {
+		return &ValidationError{"rate_limit.rate", fmt.Sprint(r.Rate), "use requests a second, more than 0 and at most 1000000; leave rate_limit out for none"}
+	}
+	return nil
+}
+
+func checkBurst(r *schemas.RateLimit) error {
+	if r.Burst < 0 || r.Burst > maxRate {
+		return &ValidationError{"rate_limit.burst", fmt.Sprint(r.Burst), "use 1 to 1000000 (0 or left out: the rate, rounded up)"}
+	}
+	return nil
+}
+
+func checkMaxAge(ep *Endpoint, longest time.Duration) error {
+	if age := time.Duration(ep.Retry.MaxAge); age < 0 || age > longest {
+		return &ValidationError{"retry.max_age", age.String(), fmt.Sprintf("use more than 0 and at most %s, which the retention of the topics is made for (setting retry.max_age)", longest)}
 	}
 	return nil
 }
@@ -198,8 +225,8 @@ func (a *Admin) checkRetry(ep *Endpoint) error {
 		return &ValidationError{"retry.preset", r.Preset, "use standard, proofledger, fast or none"}
 	}
 	age, longest := time.Duration(r.MaxAge), cmp.Or(a.opts.MaxAge, schemas.DefaultMaxAge)
-	if age < 0 || age > longest {
-		return &ValidationError{"retry.max_age", age.String(), fmt.Sprintf("use more than 0 and at most %s, which the retention of the topics is made for (setting retry.max_age)", longest)}
+	if err := checkMaxAge(ep, longest); err != nil {
+		return err
 	}
 	if age == 0 {
 		age = longest
