@@ -55,8 +55,12 @@ func (p *program) configCheckCommand() *cobra.Command {
 		Short:   "Look for mistakes in the configuration, as serve would before it touches anything",
 		Example: "  milena config check --config milena.yaml"})
 	return p.verb(cmd, func(cmd *cobra.Command, _ []string) error {
-		if _, err := p.load(cmd, true); err != nil {
+		loaded, err := p.load(cmd, true)
+		if err != nil {
 			return err
+		}
+		if _, err := ring(loaded); err != nil {
+			return usage("%w", err)
 		}
 		p.notef("the configuration has no mistakes")
 		return nil

@@ -107,6 +107,14 @@ func firstDifference(want, have string) string {
 	return "one is longer"
 }
 
+func TestACheckOfTheConfigurationFindsAKeyRingThatIsNone(t *testing.T) {
+	inDir(t)
+	res := run(t, "", []string{"MILENA_KEYRING=banana"}, "config", "check", "--brokers", "x:1")
+	if res.code != exitUsage || !strings.Contains(res.err, "keyring") || strings.Contains(res.err, "banana") {
+		t.Errorf("%+v", res)
+	}
+}
+
 func TestMistakesInUsageEndWithTwoBeforeAnythingIsTouched(t *testing.T) {
 	inDir(t)
 	cases := []struct {
@@ -118,6 +126,7 @@ func TestMistakesInUsageEndWithTwoBeforeAnythingIsTouched(t *testing.T) {
 		{"config check", "--brokers kafka-1:9092"},
 		{"config check --broker x", "did you mean --brokers?"},
 		{"config check --brokers x:1 --log-level loud", `log.level = "loud" (flag --log-level): want one of debug, info, warn, error`},
+		{"config check --brokers x:1 --topics-replication 32768", `topics.replication = "32768" (flag --topics-replication): want`},
 		{"config print extra", `"extra" is one word too many: milena config print`},
 		{"dve", `unknown command "dve" for "milena"; did you mean milena dev? (milena --help lists them)`},
 		{"help nope", `unknown command "nope" for "milena" (milena --help lists them)`},

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -90,8 +91,8 @@ func (l *Loaded) checkBounds(bad func(path, want string)) {
 			bad(n.path, n.want)
 		}
 	}
-	if r := l.Topics.Replication; r == 0 || r < -1 {
-		bad("topics.replication", "want -1 (the broker's default) or at least 1")
+	if r := l.Topics.Replication; r == 0 || r < -1 || r > math.MaxInt16 {
+		bad("topics.replication", "want -1 (the broker's default), or 1 to 32767")
 	} else if r > 0 && l.Topics.MinInsyncReplicas > r {
 		bad("topics.min_insync_replicas", "want at most topics.replication, else nothing could be written")
 	}
