@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -46,7 +47,11 @@ type Plan struct {
 type TargetError struct{ State EndpointState }
 
 func (e *TargetError) Error() string {
-	return fmt.Sprintf("endpoint %s cannot get them: %s (%s); --include-disabled sends them all the same", e.State.ID, e.State.Skip, e.State.Why)
+	is := strings.TrimPrefix(e.State.Skip, "endpoint_")
+	if e.State.Why != "" {
+		is += ": " + e.State.Why
+	}
+	return fmt.Sprintf("--to-endpoint %s cannot get them, it is %s; --include-disabled sends them all the same", e.State.ID, is)
 }
 
 // Plan selects the letters of a job. Nothing is written.
@@ -113,10 +118,11 @@ func (p *Plan) skips(endpoint string) string {
 	return ""
 }
 
-// Takes is how long it will take at the asked rates, at least; 0 if they are unlimited.
+// Takes is how long it will take at the asked rates, at least; 0 if they are unlimited
+// or automatic.
 func (p *Plan) Takes() time.Duration {
 	seconds := 0.0
-	if p.Job.Rate > 0 {
+	if p.Job.Rate > 0 && !p.Job.Auto {
 		seconds = float64(p.Write) / p.Job.Rate
 	}
 	if p.Job.EndpointRate > 0 {

@@ -116,11 +116,11 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 		err = cause
 	}
 	stop(nil)
-	err = r.finish(ctx, err)
-	rep := Report{Run: r.snapshot(), Settled: r.settled.Load(), Exported: r.exported}
+	run, err := r.finish(ctx, err)
+	rep := Report{Run: run, Settled: r.settled.Load(), Exported: r.exported}
 	if err == nil && opts.Wait {
 		rep.Outcomes, err = outcomes.wait(ctx, opts)
-		skipped := rep.Run.Counts.Skipped
+		skipped := run.Counts.Skipped
 		if left := skipped[SkipCanary] + skipped[SkipTooLarge]; err == nil && left > 0 {
 			err = fmt.Errorf("%w: %d were not sent", ErrUndelivered, left)
 		}
@@ -179,7 +179,7 @@ func (r *runner) work(ctx context.Context, outcomes *follower) error {
 }
 
 // finish waits for what is under way and writes the last record of the run.
-func (r *runner) finish(ctx context.Context, err error) error {
+func (r *runner) finish(ctx context.Context, err error) (schemas.Run, error) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.store.drainFor)
 	defer cancel()
 	_ = r.drain(closing) // before the writer is closed, which takes no tombstone then
@@ -191,7 +191,7 @@ func (r *runner) finish(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, ErrTaken):
-		return err // it is another runner's record now
+		return r.snapshot(), err // it is another runner's record now
 	case err == nil:
 		r.run.State = schemas.RunDone
 	case errors.Is(err, ErrCancelled):
@@ -203,10 +203,11 @@ func (r *runner) finish(ctx context.Context, err error) error {
 	}
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), r.store.drainFor)
 	defer cancelLast()
-	if berr := r.runs.beat(last, r.snapshot()); berr != nil {
-		return errors.Join(err, fmt.Errorf("the end of run %s is not recorded: %w", r.run.ID, berr))
+	run := r.snapshot()
+	if berr := r.runs.beat(last, &run); berr != nil {
+		err = errors.Join(err, fmt.Errorf("the end of run %s is not recorded: %w", run.ID, berr))
 	}
-	return err
+	return run, err
 }
 
 func (r *runner) snapshot() schemas.Run {
@@ -244,10 +245,10 @@ func (r *runner) beats(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		began := time.Now()
-		switch err := r.runs.beat(ctx, r.snapshot()); {
+		run := r.snapshot()
+		switch err := r.runs.beat(ctx, &run); {
 		case err == nil:
-			r.lastOK.Store(began.UnixNano())
+			r.lastOK.Store(run.Updated.UnixNano())
 		case errors.Is(err, ErrTaken):
 			r.stop(err)
 			return

@@ -200,7 +200,7 @@ func overlap(a, b []string) bool {
 
 // beat rewrites the record of a run that this process is the runner of; ErrTaken if
 // it is not any more.
-func (r *Runs) beat(ctx context.Context, run schemas.Run) error {
+func (r *Runs) beat(ctx context.Context, run *schemas.Run) error {
 	return r.table.Swap(ctx, func(rows registry.Rows) ([]registry.Change, error) {
 		have, err := getRun(rows, run.ID)
 		if err != nil {
@@ -215,7 +215,7 @@ func (r *Runs) beat(ctx context.Context, run schemas.Run) error {
 			return []registry.Change{{Key: run.ID, Value: value}}, err
 		}
 		run.Finished = run.Updated
-		return r.changes(&run, string(run.State), run.Who, run.Error)
+		return r.changes(run, string(run.State), run.Who, run.Error)
 	})
 }
 

@@ -99,7 +99,7 @@ func (w *world) retire(run schemas.Run) {
 	w.Helper()
 	r := w.runs()
 	r.me = run.Runner
-	if err := r.beat(w.ctx(), run); err != nil {
+	if err := r.beat(w.ctx(), &run); err != nil {
 		w.Fatal(err)
 	}
 }

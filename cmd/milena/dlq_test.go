@@ -78,7 +78,7 @@ func replayOnce(t *testing.T, env, ids []string) {
 	}
 	res = run(t, "", env, "dlq", "replay", "--id", ids[0], "--yes", "--because", "mended", "--json")
 	var rep dlq.Report
-	if err := json.Unmarshal([]byte(res.out), &rep); err != nil || res.code != 0 || rep.Settled != 1 || rep.Run.State != schemas.RunDone {
+	if err := json.Unmarshal([]byte(res.out), &rep); err != nil || res.code != 0 || rep.Settled != 1 || rep.Run.State != schemas.RunDone || rep.Run.Finished.IsZero() {
 		t.Fatalf("replay: %v %+v", err, res)
 	}
 	if res := run(t, "", env, "runs", "show", rep.Run.ID); res.code != 0 || !strings.Contains(res.out, "mended") || !strings.Contains(res.out, "done") {

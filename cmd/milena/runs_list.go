@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/milena-project/milena/dlq"
-	"github.com/milena-project/milena/schemas"
 )
 
 func (p *program) runsListCommand() *cobra.Command {
@@ -34,13 +33,9 @@ func (p *program) runsListCommand() *cobra.Command {
 				continue
 			}
 			if i == 0 {
-				fmt.Fprintln(w, "RUN\tKIND\tSTATE\tSTARTED\tWRITTEN\tOF\tWHO\tWHY")
+				fmt.Fprintln(w, "RUN\tKIND\tSTATE\tSTARTED\tDONE\tOF\tWHO\tWHY")
 			}
-			written := itoa(st.Counts.Written)
-			if st.Kind == schemas.RunDiscard {
-				written = "-" // it takes letters out and writes none
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", safe(st.ID), st.Kind, st.Word(), clock(st.Started), written, st.Counts.Matched, dash(st.Who), dash(cutText(st.Why, 60)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", safe(st.ID), st.Kind, st.Word(), clock(st.Started), st.Counts.Written, st.Counts.Matched, dash(st.Who), dash(cutText(st.Why, 60)))
 		}
 		if len(list) == 0 {
 			p.notef("no runs")

@@ -47,8 +47,13 @@ func (p *program) showRun(st *dlq.Status) {
 	line("filter", string(st.Filter))
 	line("endpoints", strings.Join(st.Endpoints, ", "))
 	line("to endpoint", st.ToEndpoint)
-	if st.Rate > 0 {
-		line("rate", fmt.Sprintf("%g/s", st.Rate))
+	line("rate", speedText(st.Rate, st.Auto))
+	line("endpoint rate", speedText(st.EndpointRate, false))
+	if st.Canary {
+		line("canary", "first one for each endpoint")
+	}
+	if st.IncludeDisabled {
+		line("disabled", "included")
 	}
 	line("export", st.Export)
 	line("matched", fmt.Sprint(st.Counts.Matched))
@@ -63,4 +68,14 @@ func (p *program) showRun(st *dlq.Status) {
 	if st.Control != nil && st.State == schemas.RunRunning {
 		line("cancel", "asked for by "+st.Control.Who+" on "+clock(st.Control.At))
 	}
+}
+
+func speedText(rate float64, auto bool) string {
+	switch {
+	case auto:
+		return "auto"
+	case rate > 0:
+		return fmt.Sprintf("%g/s", rate)
+	}
+	return ""
 }
