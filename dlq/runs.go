@@ -175,15 +175,19 @@ func (r *Runs) reclaim(ctx context.Context, id, who string, force bool) (schemas
 	return run, err
 }
 
-// busy looks for a live run that has an endpoint in common. An import only adds.
+// busy looks for a live run that has an endpoint in common. An import only adds, but
+// what it adds beside a discard of the same letters would be discarded again.
 func busy(rows registry.Rows, run *schemas.Run, force bool) error {
-	if force || run.Kind == schemas.RunImport {
+	if force {
 		return nil
 	}
 	now := time.Now()
 	for row := range rows.All() {
 		other, ok := decodeRun(row)
-		if ok && other.ID != run.ID && other.Kind != schemas.RunImport && other.Live(now) && overlap(other.Endpoints, run.Endpoints) {
+		switch {
+		case !ok, other.ID == run.ID, !other.Live(now), other.Kind == schemas.RunImport:
+		case run.Kind == schemas.RunImport && other.Kind != schemas.RunDiscard:
+		case overlap(other.Endpoints, run.Endpoints):
 			return &BusyError{Run: other}
 		}
 	}

@@ -89,7 +89,17 @@ func TestRunsThatShareNoEndpointRunAtOnce(t *testing.T) {
 			w.retire(run)
 		}
 	}
-	if list, err := runs.List(w.ctx()); err != nil || len(list) != 4 || !slices.IsSortedFunc(list, func(a, b Status) int { return b.Started.Compare(a.Started) }) {
+	discard := schemas.Run{ID: "b", Kind: schemas.RunDiscard, Endpoints: []string{"ep_4"}, Filter: json.RawMessage(`{}`)}
+	if err := runs.claim(w.ctx(), &discard, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, force := range []bool{false, true} {
+		run := schemas.Run{ID: newRunID(time.Now()), Kind: schemas.RunImport, Filter: json.RawMessage(`{}`)}
+		if err := w.runs().claim(w.ctx(), &run, force); (err == nil) != force {
+			t.Errorf("an import beside a discard, which would take its letters out again, forced %t: %v", force, err)
+		}
+	}
+	if list, err := runs.List(w.ctx()); err != nil || len(list) != 6 || !slices.IsSortedFunc(list, func(a, b Status) int { return b.Started.Compare(a.Started) }) {
 		t.Errorf("%d %v", len(list), err)
 	}
 }

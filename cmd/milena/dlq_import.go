@@ -13,7 +13,7 @@ import (
 func (p *program) dlqImportCommand() *cobra.Command {
 	f := &dlqFlags{}
 	var why string
-	var check bool
+	var check, force bool
 	cmd := &cobra.Command{Use: "import FILE", Args: oneArg("FILE"),
 		Short: "Put exported dead letters back, byte for byte",
 		Long: `Put exported dead letters back, byte for byte. FILE is what milena dlq export or discard wrote, compressed
@@ -23,6 +23,7 @@ are open again then.`,
 		Example: "  milena dlq import shop-42.jsonl.gz --because 'discarded by mistake'"}
 	cmd.Flags().StringVar(&why, "because", "", "why; kept with the run and in the audit log")
 	cmd.Flags().BoolVar(&check, "dry-run", false, "only look whether the file is whole")
+	cmd.Flags().BoolVar(&force, "force", false, "beside a live discard, which may discard them again")
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
 		if err := r.mayRun(); err != nil && !check {
@@ -44,7 +45,9 @@ are open again then.`,
 			r.notef("%d dead letters, the checksum is right", end.Letters)
 			return nil
 		}
-		return r.execute(cmd.Context(), dlq.PlanImport(actor().Who, why, args[0], end), dlq.Options{Source: file}, f.json)
+		plan := dlq.PlanImport(actor().Who, why, args[0], end)
+		plan.Job.Force = force
+		return r.execute(cmd.Context(), plan, dlq.Options{Source: file}, f.json)
 	})
 }
 
