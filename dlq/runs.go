@@ -161,7 +161,8 @@ func (r *Runs) reclaim(ctx context.Context, id, who string, force bool) (schemas
 		now := timeNow()
 		switch {
 		case run.Live(now):
-			return nil, fmt.Errorf("%w: %s, updated by %s %s ago", ErrLive, id, run.Runner, now.Sub(run.Updated).Round(time.Second))
+			age := now.Sub(run.Updated).Round(time.Second)
+			return nil, fmt.Errorf("%w: %s, updated by %s %s ago; if that process is gone, it can be resumed in %s", ErrLive, id, run.Runner, age, schemas.RunStale-age)
 		case run.State == schemas.RunDone:
 			return nil, fmt.Errorf("%w: %s", ErrFinished, id)
 		}

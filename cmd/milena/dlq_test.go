@@ -184,6 +184,8 @@ func TestBadInputAboutDeadLetters(t *testing.T) {
 		{"resend --endpoint shop-1 --all --since 1h --yes", exitDone, "nothing matched"},
 		{"resend --event x --yes --fail-empty", exitFailed, "nothing matched"},
 		{"resend --event x --yes --max -1", exitUsage, "--max -1"},
+		{"resend --event x --all --yes", exitUsage, "--all is for a window"},
+		{"resend --missing --since 2m --dry-run", exitUsage, "--missing looks at what is older than 15m"},
 		{"resend --missing --since 1d --dry-run", exitDone, "nothing matched"},
 		{"runs show run-x", exitFailed, "no such run: run-x"},
 		{"runs cancel run-x", exitFailed, "no such run: run-x"},

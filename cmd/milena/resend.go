@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -66,6 +67,8 @@ func (f *resendFlags) check(terminal bool) (err error) {
 		return usage("say which: --event, --delivery, --endpoint with --all, or --missing")
 	case window && f.past.Missing == f.all:
 		return usage("say one of --missing (what was never attempted) and --all (also what was delivered)")
+	case !window && f.all:
+		return usage("--all is for a window of --endpoint; --event and --delivery say which already")
 	case window && f.since == "":
 		return usage("say --since: what of the window is to be looked at")
 	case f.past.Endpoint != "" && !schemas.ValidEndpointID(f.past.Endpoint):
@@ -74,10 +77,14 @@ func (f *resendFlags) check(terminal bool) (err error) {
 	if err := f.agreeable(terminal); err != nil {
 		return err
 	}
-	if f.past.Missing && f.until == "" {
-		f.until = "15m" // what came just now may only be waiting for its turn
+	until := f.until
+	if f.past.Missing && until == "" {
+		until = "15m" // what came just now may only be waiting for its turn
 	}
-	filter, err := dlq.Query{Since: f.since, Until: f.until}.Resolve(time.Now())
+	filter, err := dlq.Query{Since: f.since, Until: until}.Resolve(time.Now())
+	if wrong := (*dlq.QueryError)(nil); errors.As(err, &wrong) && wrong.Flag == "until" && f.until == "" {
+		return usage("--since %s: --missing looks at what is older than %s, unless --until says otherwise", f.since, until)
+	}
 	if err != nil {
 		return usage("%w", err)
 	}
