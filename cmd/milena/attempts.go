@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,8 +124,18 @@ func (p *program) showAttempt(f *attemptsFlags, a *schemas.Attempt) error {
 	if f.json {
 		return p.writeJSON(a)
 	}
-	style := attempts.Style{Color: isTerminal(p.out), Now: time.Now()}
-	_, err := io.WriteString(p.out, style.Line(a)+"\n")
+	return p.writeAttempt(a, "")
+}
+
+// writeAttempt writes an attempt as wide as the terminal is, or whole.
+func (p *program) writeAttempt(a *schemas.Attempt, indent string) error {
+	terminal, color, columns := screenOf(p.out)
+	style := attempts.Style{Color: color, Now: time.Now()}
+	if terminal {
+		style.Width = max(0, columns()-len(indent))
+	}
+	line := strings.ReplaceAll(style.Line(a), "\n", "\n"+indent)
+	_, err := io.WriteString(p.out, indent+line+"\n")
 	return err
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -129,9 +127,8 @@ func (e *endpointRun) showExplained(x *explained) error {
 		return nil
 	}
 	e.printf("last attempts:\n")
-	style := attempts.Style{Color: isTerminal(e.out), Now: time.Now()}
 	for i := range x.Attempts {
-		if _, err := io.WriteString(e.out, fmt.Sprintf("  %s\n", style.Line(&x.Attempts[i]))); err != nil {
+		if err := e.writeAttempt(&x.Attempts[i], "  "); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ type Style struct {
 	Color bool
 	Now   time.Time // times of another day are written with their date
 	Short bool      // without the delivery id and what the answer said
+	Width int       // of the terminal; 0: it is none, or of any width
 }
 
 const (
@@ -25,10 +26,13 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// Line is one attempt on one line: when, how it ended, for whom, what, the answer,
+// Line is one attempt on one line, on a narrow terminal on two: when, how it ended, for whom, what, the answer,
 // how long it took, and the next try or the reason why there is none. Everything
 // in it that came from outside is free of control characters.
 func (s Style) Line(a *schemas.Attempt) string {
+	if s.isNarrow() {
+		return s.narrow(a)
+	}
 	var b strings.Builder
 	b.WriteString(s.clock(a.Started))
 	word, color := verdict(a)

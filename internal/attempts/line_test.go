@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -48,6 +49,45 @@ func TestALongIDTakesItsRoomFromTheType(t *testing.T) {
 	}
 }
 
+func TestNoRowIsWiderThanTheTerminal(t *testing.T) {
+	made := "ep_esomievdjsforauqckihxsh634"
+	cases := []struct {
+		a    schemas.Attempt
+		want []string
+	}{
+		{schemas.Attempt{Outcome: schemas.OutcomeDelivered, Status: 204, EndpointID: "good", Type: "proof.polygon.anchored", Number: 1, Started: noon, Duration: 0.31},
+			[]string{"12:00:00  delivered 204    0.3 ms  #1  good         proof.polygon.anchored"}},
+		{schemas.Attempt{Outcome: schemas.OutcomeRetry, Status: 500, EndpointID: "flaky", Type: "payment.captured", Number: 2, Started: noon, NextTry: noon.Add(5 * time.Second)},
+			[]string{"failed 500", "#2  flaky        payment.captured, next in 5s"}},
+		{schemas.Attempt{Outcome: schemas.OutcomeRetry, ErrorClass: schemas.ClassBlockedAddress, EndpointID: made, Type: "proof.polygon.anchored", Number: 12, Generation: 3, Started: noon.Add(-48 * time.Hour), NextTry: noon.Add(25 * time.Hour)},
+			[]string{"2026-11-28 12:00:00", "blocked_address", made}},
+		{schemas.Attempt{Outcome: schemas.OutcomeDead, Reason: schemas.ReasonEndpointDisabled, EndpointID: "shop-42", Type: "proof.polygon.anchored", Started: noon},
+			[]string{"dead  ", "proof.po…, endpoint_disabled"}},
+	}
+	for _, c := range cases {
+		c.a.DeliveryID, c.a.Error = "webhooks.deliveries-3fa94c1e-7-1042."+c.a.EndpointID, strings.Repeat("no such host ", 9)
+		for columns := range 130 {
+			for _, short := range []bool{true, false} {
+				all := Style{Now: noon, Width: columns + 1, Short: short}.Line(&c.a)
+				for row := range strings.SplitSeq(all, "\n") {
+					if columns < roomyShort-1 && utf8.RuneCountInString(row) > columns+1 {
+						t.Fatalf("%d columns: %q", columns+1, row)
+					}
+				}
+			}
+		}
+		line := Style{Now: noon, Width: 80}.Line(&c.a)
+		for _, want := range append(c.want, "\n          "+c.a.DeliveryID) {
+			if !strings.Contains(line, want) {
+				t.Errorf("%q lacks %q", line, want)
+			}
+		}
+		if line := (Style{Now: noon, Width: 200}).Line(&c.a); line != (Style{Now: noon}).Line(&c.a) {
+			t.Errorf("where there is room: %q", line)
+		}
+	}
+}
+
 func TestEveryReasonHasASentence(t *testing.T) {
 	for _, r := range schemas.Reasons {
 		if reasons[r] == "" {
@@ -64,9 +104,11 @@ func TestNoTextFromOutsideReachesTheTerminalRaw(t *testing.T) {
 		if rapid.Bool().Draw(t, "dead") {
 			a.Outcome = schemas.OutcomeDead
 		}
-		for _, r := range (Style{Now: noon}).Line(&a) {
-			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-				t.Fatalf("%U in the line", r)
+		for _, columns := range []int{0, 80} {
+			for _, r := range (Style{Now: noon, Width: columns, Short: columns > 0}).Line(&a) {
+				if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+					t.Fatalf("%U in the line", r)
+				}
 			}
 		}
 	})

@@ -17,6 +17,14 @@ type screen struct {
 	status   string     // what stands there
 }
 
+// columns is the width of the terminal; 0 if it is none.
+func (s *screen) columns() int {
+	if !s.terminal {
+		return 0
+	}
+	return s.width()
+}
+
 const clearLine = "\r\x1b[K"
 
 // line writes one line.

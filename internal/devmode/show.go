@@ -83,7 +83,7 @@ func (s *show) run(ended <-chan struct{}) {
 }
 
 func (s *show) line(a *schemas.Attempt) {
-	s.screen.line(attempts.Style{Color: s.color, Now: time.Now(), Short: true}.Line(a))
+	s.screen.line(attempts.Style{Color: s.color, Now: time.Now(), Short: true, Width: s.screen.columns()}.Line(a))
 }
 
 func (s *show) status() {
