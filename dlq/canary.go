@@ -17,7 +17,7 @@ const canaryRounds = 5
 // canaries sends the oldest letter of each endpoint and waits for what its first
 // attempt comes to. Endpoints where it was not delivered get no more.
 func (rp *replayer) canaries(ctx context.Context) error {
-	rp.outcomes.note(true)
+	rp.outcomes.note(true, true)
 	good := map[string]bool{} // by the endpoint that was sent to
 	next := rp.firstCanaries()
 	for range canaryRounds {
@@ -35,7 +35,7 @@ func (rp *replayer) canaries(ctx context.Context) error {
 			return err
 		}
 	}
-	rp.outcomes.note(rp.opts.Wait)
+	rp.outcomes.note(rp.opts.Wait, false)
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
 	rp.failed = map[string]bool{}

@@ -56,6 +56,7 @@ type follower struct {
 
 	mu      sync.Mutex
 	noting  bool
+	probing bool              // what is noted now is a canary
 	open    map[uint64]follow // by hash of delivery id and generation
 	counts  map[string]*OutcomeCounts
 	names   []string
@@ -65,10 +66,19 @@ type follower struct {
 	changed time.Time
 }
 
+// follow is small, for there is one for each delivery.
 type follow struct {
 	endpoint int32
-	state    schemas.Outcome // empty: not tried; retry; duplicate
+	state    followed
 }
+
+type followed uint8
+
+const (
+	notTried followed = iota
+	retrying
+	duplicate
+)
 
 // follow notes where the attempts end now, before anything is written.
 func (s *Store) follow(ctx context.Context, run string, plan *Plan) (*follower, error) {
@@ -92,12 +102,11 @@ func lifeHash(deliveryID string, generation int) uint64 {
 	return hashOfString(schemas.LetterKey(deliveryID, generation))
 }
 
-// note switches between following all that is written and none of it.
-func (f *follower) note(on bool) {
+// note switches between following all that is written, as canaries or not, and none of it.
+func (f *follower) note(on, probing bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.noting = on
-	clear(f.waiting)
+	f.noting, f.probing = on, probing
 }
 
 func (f *follower) expect(d *schemas.Delivery) {
@@ -115,7 +124,9 @@ func (f *follower) expect(d *schemas.Delivery) {
 	}
 	h := lifeHash(d.ID(), d.Generation)
 	f.open[h] = follow{endpoint: i}
-	f.waiting[h] = true
+	if f.probing {
+		f.waiting[h] = true
+	}
 }
 
 func (f *follower) forget(d *schemas.Delivery) {
@@ -170,12 +181,12 @@ func (f *follower) take(a *schemas.Attempt) {
 	case schemas.OutcomeDead:
 		counts.Dead++
 		delete(f.open, h)
-	case schemas.OutcomeRetry, schemas.OutcomeDuplicate:
-		// A copy of our own that was dropped says nothing of the other one.
-		if fo.state != schemas.OutcomeRetry {
-			fo.state = a.Outcome
+	case schemas.OutcomeRetry:
+		f.open[h] = follow{fo.endpoint, retrying}
+	case schemas.OutcomeDuplicate:
+		if fo.state != retrying { // a copy of our own that was dropped says nothing of the other one
+			f.open[h] = follow{fo.endpoint, duplicate}
 		}
-		f.open[h] = fo
 	default:
 		return
 	}
@@ -274,7 +285,7 @@ func (f *follower) wait(ctx context.Context, opts Options) (*Outcomes, error) {
 // other copy.
 func (f *follower) settled() bool {
 	for _, fo := range f.open {
-		if fo.state != schemas.OutcomeDuplicate {
+		if fo.state != duplicate {
 			return false
 		}
 	}
@@ -292,9 +303,9 @@ func (f *follower) outcomes() *Outcomes {
 		id := f.names[fo.endpoint]
 		c := out.Endpoints[id]
 		switch fo.state {
-		case schemas.OutcomeRetry:
+		case retrying:
 			c.Retrying++
-		case schemas.OutcomeDuplicate:
+		case duplicate:
 			c.Duplicate++
 		default:
 			c.Open++
