@@ -207,6 +207,19 @@ func TestAScriptMustSayAHighNumber(t *testing.T) {
 	if res := run(t, "", env, "dlq", "count"); res.out != "3\n" {
 		t.Errorf("%+v", res)
 	}
+	p := &program{err: io.Discard}
+	plan := func(letters int64) *dlq.Plan { return &dlq.Plan{Job: dlq.Job{Kind: schemas.RunReplay}, Write: letters} }
+	if err := p.consent(t.Context(), &jobFlags{yes: true}, plan(10_001)); err == nil || !strings.Contains(err.Error(), "say the number, --max 10001") {
+		t.Errorf("%v", err)
+	}
+	for _, f := range []*jobFlags{{yes: true, max: 10_001}, {yes: true, max: 20_000}} {
+		if err := p.consent(t.Context(), f, plan(10_001)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.consent(t.Context(), &jobFlags{yes: true}, plan(10_000)); err != nil {
+		t.Error(err)
+	}
 }
 
 // Kafka answers, so it must not be blamed for a runner that does not.
