@@ -37,7 +37,7 @@ func TestServeRefusesBeforeAnythingIsTouched(t *testing.T) {
 		{nil, "", "there is no default"},
 		{[]string{brokers}, "", "MILENA_KEYRING"},
 		{[]string{brokers, "MILENA_KEYRING=nonsense"}, "", "keyring = \"********\" (environment MILENA_KEYRING)"},
-		{[]string{brokers, "MILENA_KEYRING=" + key}, "--http-addr 127.0.0.1:0", "webhooks.deliveries is missing"},
+		{[]string{brokers, "MILENA_KEYRING=" + key}, "--http-addr 127.0.0.1:0", "`milena topics apply` makes topics and mends settings, `milena topics plan` shows how:\n  - 18 topics are missing: webhooks.deliveries, webhooks.hold, webhooks.retry.0s and 15 others\n"},
 		{[]string{brokers, "MILENA_KEYRING=" + key}, "--http-addr " + taken.Addr().String(), "address already in use"},
 	} {
 		res := run(t, "", c.env, append([]string{"serve"}, strings.Fields(c.args)...)...)

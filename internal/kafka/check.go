@@ -19,19 +19,41 @@ type CheckError struct{ Differences []Difference }
 
 func (e *CheckError) Error() string {
 	var b strings.Builder
-	b.WriteString("Kafka is not set up as Milena needs it:\n")
+	var missing []string // of Milena's own
 	apply := false
 	for _, d := range e.Differences {
-		fmt.Fprintf(&b, "  - %s\n", d)
-		if d.Command != "" {
-			fmt.Fprintf(&b, "      %s\n", d.Command)
-		}
 		apply = apply || !d.ByHand
+		if d.Kind == KindMissing && !d.ByHand {
+			missing = append(missing, d.Topic)
+			continue
+		}
+		fmt.Fprintf(&b, "\n  - %s", d)
+		if d.Command != "" {
+			fmt.Fprintf(&b, "\n      %s", d.Command)
+		}
 	}
+	head := "Kafka is not set up as Milena needs it"
 	if apply {
-		b.WriteString("`milena topics apply` makes topics and mends settings.")
+		head += "; `milena topics apply` makes topics and mends settings, `milena topics plan` shows how"
 	}
-	return strings.TrimRight(b.String(), "\n")
+	return head + ":" + missingText(missing) + b.String()
+}
+
+// namedMissing is how many missing topics are named: on a cluster where nothing was
+// made yet it is all of them, and one command makes them.
+const namedMissing = 3
+
+func missingText(topics []string) string {
+	switch n := len(topics); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return "\n  - " + topics[0] + " is missing"
+	case n <= namedMissing+1:
+		return fmt.Sprintf("\n  - %d topics are missing: %s", n, strings.Join(topics, ", "))
+	default:
+		return fmt.Sprintf("\n  - %d topics are missing: %s and %d others", n, strings.Join(topics[:namedMissing], ", "), n-namedMissing)
+	}
 }
 
 // Checked is what a check that passed has learned.

@@ -64,8 +64,11 @@ func TestApplyMakesEverythingOnceAndTheCheckPasses(t *testing.T) {
 	if !strings.Contains(before.String(), "kafka-topics.sh --bootstrap-server $BROKERS --create --topic webhooks.retry.30m --partitions 3 --config cleanup.policy=delete --config retention.ms=950400000") {
 		t.Errorf("no command for a tier:\n%s", before)
 	}
-	if _, err := Check(within(t, time.Minute), cl, TopicsConfig{}); err == nil || strings.Count(err.Error(), "is missing") != 18 {
+	_, err := Check(within(t, time.Minute), cl, TopicsConfig{})
+	if bad, ok := errors.AsType[*CheckError](err); !ok || len(bad.Differences) != 18 {
 		t.Errorf("check of an empty cluster: %v", err)
+	} else if text := err.Error(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "`milena topics apply`") || !strings.Contains(text, "18 topics are missing: webhooks.deliveries, ") {
+		t.Errorf("18 missing topics are more than one line, or the command does not stand before it: %s", text)
 	}
 	if a := apply(t, adm, TopicsConfig{}); !a.Complete() || len(a) != 18 {
 		t.Fatalf("applied:\n%s", a)
