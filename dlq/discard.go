@@ -42,7 +42,7 @@ func (r *runner) exportFirst(ctx context.Context) error {
 		// known; it stays as it is, because some of it may be nowhere else.
 		job.Export = resumedName(job.Export)
 	}
-	if err := r.store.ExportFile(ctx, job.Export, r.plan.Selection, job.Filter); err != nil {
+	if _, err := r.store.ExportFile(ctx, job.Export, r.plan.Selection, job.Filter); err != nil {
 		return err
 	}
 	r.exported = job.Export

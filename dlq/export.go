@@ -86,8 +86,9 @@ func (s *Store) Select(ctx context.Context, f Filter) (*Selection, error) {
 	return s.choose(ctx, f, snap, nil, func(*Entry) string { return "" })
 }
 
-// Export writes the letters of a selection, those of a partition oldest first. When
-// ctx ends, it writes an end that says so and returns ctx's error.
+// Export writes the letters of a selection, those of a partition oldest first, but for
+// those that the topic has no longer. When ctx ends, it writes an end that says so and
+// returns ctx's error.
 func (s *Store) Export(ctx context.Context, w io.Writer, sel *Selection, f Filter) (ExportEnd, error) {
 	buf := bufio.NewWriterSize(w, 64<<10)
 	x := &exporter{sum: sha256.New()}
@@ -145,18 +146,19 @@ func toExport(in []schemas.Header) []exportHeader {
 
 // ExportFile exports to a new file; gzip when its name ends in .gz. The file has its
 // name only once it is whole and on disk.
-func (s *Store) ExportFile(ctx context.Context, name string, sel *Selection, f Filter) error {
-	return writeFile(name, func(file io.Writer) error {
+func (s *Store) ExportFile(ctx context.Context, name string, sel *Selection, f Filter) (end ExportEnd, err error) {
+	err = writeFile(name, func(file io.Writer) (err error) {
 		if !strings.HasSuffix(name, ".gz") {
-			_, err := s.Export(ctx, file, sel, f)
+			end, err = s.Export(ctx, file, sel, f)
 			return err
 		}
 		zip := gzip.NewWriter(file)
-		if _, err := s.Export(ctx, zip, sel, f); err != nil {
+		if end, err = s.Export(ctx, zip, sel, f); err != nil {
 			return err
 		}
 		return zip.Close()
 	})
+	return end, err
 }
 
 // writeFile makes a new file of what write writes. Until it is whole it has a name of

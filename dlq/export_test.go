@@ -186,7 +186,7 @@ func TestAnExportThatIsEndedEarlySaysSo(t *testing.T) {
 	}
 	cancel()
 	name := filepath.Join(t.TempDir(), "x.jsonl")
-	if err := w.store.ExportFile(ctx, name, sel, Filter{}); !errors.Is(err, context.Canceled) {
+	if _, err := w.store.ExportFile(ctx, name, sel, Filter{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if left, err := filepath.Glob(name + "*"); err != nil || len(left) != 0 {
@@ -235,7 +235,7 @@ func TestADiscardThatIsKilledAndResumedKeepsItsExport(t *testing.T) {
 	if err := os.Rename(name, name+".first"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.store.ExportFile(w.ctx(), name, &Selection{}, Filter{}); err != nil {
+	if _, err := w.store.ExportFile(w.ctx(), name, &Selection{}, Filter{}); err != nil {
 		t.Fatal(err)
 	}
 	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})

@@ -3,6 +3,7 @@ package dlq
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -106,5 +107,20 @@ func TestAnOldPlanOfARunWritesNothingTwice(t *testing.T) {
 	}
 	if len(w.lives()) != 300 || len(w.letters(Filter{})) != 0 {
 		t.Errorf("%d written, %d open: %+v", len(w.lives()), len(w.letters(Filter{})), rep.Run.Counts)
+	}
+}
+
+func TestAnExportSaysHowManyLettersItHolds(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(100, "ep_1")
+	sel, err := w.store.Select(w.ctx(), Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.expire("ep_1", 40)
+	name := filepath.Join(t.TempDir(), "letters.jsonl")
+	if end, err := w.store.ExportFile(w.ctx(), name, sel, Filter{}); err != nil || end.Letters != 60 || verifyFile(t, name) != end {
+		t.Errorf("%+v %v", end, err)
 	}
 }

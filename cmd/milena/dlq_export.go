@@ -33,24 +33,29 @@ last line with their number and a checksum. milena dlq import brings them back.`
 		if sel.Count == 0 {
 			r.notef("nothing matched")
 		}
+		var end dlq.ExportEnd
 		if to != dlq.Stdout {
-			if err := r.store.ExportFile(cmd.Context(), to, sel, r.filter); err != nil {
-				return err
-			}
-		} else if err := r.exportTo(r.out, zip, sel); err != nil {
+			end, err = r.store.ExportFile(cmd.Context(), to, sel, r.filter)
+		} else {
+			end, err = r.exportTo(r.out, zip, sel)
+		}
+		if err != nil {
 			return err
+		}
+		if gone := sel.Count - end.Letters; gone > 0 {
+			r.notef("%d of %d dead letters exported; the topic has %d no longer: their retention ended", end.Letters, sel.Count, gone)
+			return nil
 		}
 		r.notef("%d dead letters, %s of payload, exported", sel.Count, sizeText(sel.Bytes))
 		return nil
 	})
 }
 
-func (r *dlqRun) exportTo(w io.Writer, zip bool, sel *dlq.Selection) error {
+func (r *dlqRun) exportTo(w io.Writer, zip bool, sel *dlq.Selection) (dlq.ExportEnd, error) {
 	if !zip {
-		_, err := r.store.Export(r.cmd.Context(), w, sel, r.filter)
-		return err
+		return r.store.Export(r.cmd.Context(), w, sel, r.filter)
 	}
 	z := gzip.NewWriter(w)
-	_, err := r.store.Export(r.cmd.Context(), z, sel, r.filter)
-	return errors.Join(err, z.Close())
+	end, err := r.store.Export(r.cmd.Context(), z, sel, r.filter)
+	return end, errors.Join(err, z.Close())
 }
