@@ -116,6 +116,10 @@ func (r *Reader) fetchFrom(ctx context.Context, topic string, partition int32, o
 		if err == nil || errors.Is(err, ErrOutOfRange) || errors.Is(err, kgo.ErrClientClosed) {
 			return f, err
 		}
+		if errors.Is(err, errThrottled) && ctx.Err() == nil { // it works, for a while not for us
+			deadline = time.Now().Add(r.opts.retryFor)
+			continue
+		}
 		err = fmt.Errorf("reading %s/%d at offset %d: %w", topic, partition, offset, err)
 		r.forget(topic)
 		if ctx.Err() != nil || !retriable(err) || time.Now().After(deadline) {
@@ -158,11 +162,18 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
 		return Fetched{}, err
 	}
+	if resp.ThrottleMillis > 0 && len(resp.Topics) == 0 {
+		return Fetched{}, errThrottled
+	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return Fetched{}, errors.New("the broker's answer does not hold the partition")
 	}
 	return r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset, how)
 }
+
+// errThrottled: we are over a quota, and the answer is empty. The client lets the next
+// request to that broker wait for as long as the broker has said.
+var errThrottled = errors.New("the broker throttles us: we are over a quota (consumer_byte_rate)")
 
 // fetchRequest names the leader epoch that we know. A broker that was the leader once
 // answers a consumer as a follower (KIP-392), up to a high watermark that it hears of

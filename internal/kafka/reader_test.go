@@ -254,3 +254,25 @@ func TestOffsetsByTime(t *testing.T) {
 		t.Errorf("%d partitions, %v", n, err)
 	}
 }
+
+// A broker that holds us to a quota answers with nothing at all, for longer than one
+// that is away would be waited for.
+func TestFetchOutlastsAQuota(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(1, "t"))
+	fill(t, configFor(c), "t", 0, 20)
+	throttled := 0
+	c.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if throttled == 3 {
+			return nil, nil, false
+		}
+		throttled++
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		resp.ThrottleMillis = 1
+		return resp, nil, true
+	})
+	r := newReader(t, configFor(c), WithRetryFor(0))
+	if f, err := r.Fetch(within(t, time.Minute), "t", 0, 0, 1<<20); err != nil || len(f.Records) != 20 || throttled != 3 {
+		t.Errorf("%d records after %d throttled answers, %v", len(f.Records), throttled, err)
+	}
+}
