@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +81,24 @@ func TestAnAutomaticRateThatMayNotLookIsRefusedBeforeTheRunIsClaimed(t *testing.
 	}
 	if list, err := runs.List(w.ctx()); err != nil || len(list) != 0 {
 		t.Errorf("%+v %v", list, err)
+	}
+}
+
+// What was committed when it was asked for left its traces before: whatever is read after
+// that has them. The other way round, a delivery between two questions would be missing.
+func TestMissingAsksForCommitsBeforeItReads(t *testing.T) {
+	w := newWorld(t)
+	w.publish("ep_1", "e1")
+	w.attempted("other", "ep_1", schemas.OutcomeDelivered)
+	w.flush()
+	var asked, early atomic.Bool
+	w.fake().Observe(int16(kmsg.OffsetFetch), func(kmsg.Request) { asked.Store(true) })
+	w.fake().Observe(int16(kmsg.Fetch), func(kmsg.Request) { early.Store(early.Load() || !asked.Load()) })
+	if _, _, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: time.Now().Add(-time.Minute), Missing: true}); err != nil {
+		t.Fatal(err)
+	}
+	if !asked.Load() || early.Load() {
+		t.Errorf("commits were asked for: %t; something was read before: %t", asked.Load(), early.Load())
 	}
 }
 

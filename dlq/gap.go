@@ -3,6 +3,7 @@ package dlq
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/milena-project/milena/internal/kafka"
@@ -15,9 +16,31 @@ type Gap struct {
 	Delivered  int64 `json:"delivered"`
 	Dead       int64 `json:"dead"`     // its last attempt was; milena dlq replay is the way
 	Retrying   int64 `json:"retrying"` // it failed and has a next try
-	Held       int64 `json:"held"`     // no attempt, but on its way: not read yet, scheduled, resent, or its endpoint has work on hold
+	Held       int64 `json:"held"`     // no attempt, but on its way: not read yet, in a tier, resent, or its endpoint has work on hold
 	Missing    int64 `json:"missing"`  // no attempt, and nothing known that would lead to one
 	Unknown    int64 `json:"unknown"`  // no attempt, but the delivery log does not go back so far
+}
+
+// readTraces looks where the deliveries of a window may be, and what became of them. Each
+// question comes before that of the next step on a delivery's way, so that one which
+// moves on meanwhile is seen twice and not missed: what was committed has been written to
+// a tier, to hold or to the delivery log before.
+func (r *resending) readTraces(ctx context.Context, from []int64) error {
+	committed, err := r.store.commits(ctx, "dispatcher")
+	if err != nil {
+		return err
+	}
+	r.unread = committed[r.store.names.Deliveries()]
+	if err := r.readTiers(ctx); err != nil {
+		return err
+	}
+	if err := r.readHeld(ctx); err != nil {
+		return err
+	}
+	if err := r.readComing(ctx, from); err != nil {
+		return err
+	}
+	return r.readHistory(ctx)
 }
 
 // readHistory reads what the attempts say of the window's deliveries, which can only
@@ -95,7 +118,7 @@ func (r *resending) missing(d *schemas.Delivery, written time.Time, open bool) b
 	case schemas.OutcomeRetry:
 		gap.Retrying++
 	default:
-		if open || r.held[d.EndpointID] || r.resent.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
+		if open || r.held[d.EndpointID] || r.coming.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
 			gap.Held++
 			return false
 		}
@@ -128,16 +151,49 @@ func (r *resending) readHeld(ctx context.Context) error {
 	})
 }
 
-// readCommitted looks how far the dispatcher has come: a backlog is not missing.
-func (r *resending) readCommitted(ctx context.Context) error {
-	committed, err := r.store.commits(ctx, "dispatcher")
-	r.unread = committed[r.store.names.Deliveries()]
-	return err
+// readTiers looks what the releaser has yet to move on.
+func (r *resending) readTiers(ctx context.Context) error {
+	committed, err := r.store.commits(ctx, "releaser")
+	if err != nil {
+		return err
+	}
+	adm, err := r.store.cfg.NewAdmin()
+	if err != nil {
+		return err
+	}
+	defer adm.Close()
+	topics, err := adm.ListTopics(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tier := range topics.Names() {
+		if !strings.HasPrefix(tier, r.store.names.RetryPrefix()) {
+			continue
+		}
+		ends, err := r.store.reader.Ends(ctx, tier)
+		if err != nil {
+			return r.store.explain(err, tier, "Read")
+		}
+		from := make([]int64, len(ends))
+		for p, c := range committed[tier] {
+			if int(p) < len(from) {
+				from[p] = c.Offset
+			}
+		}
+		err = r.store.forwards(ctx, tier, every(int32(len(ends))), from, ends, func(rec *schemas.Record) error {
+			r.comes(rec)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// readResent looks what was sent again already, up to now: until that has an attempt,
-// another resend would be a repeat.
-func (r *resending) readResent(ctx context.Context, from []int64) error {
+// readComing looks what stands in deliveries that nobody has read yet, and what was sent
+// again: until that has an attempt, another resend would be a repeat.
+func (r *resending) readComing(ctx context.Context, from []int64) error {
 	topic := r.store.names.Deliveries()
 	ends, err := r.store.reader.Ends(ctx, topic)
 	if err != nil {
@@ -146,9 +202,23 @@ func (r *resending) readResent(ctx context.Context, from []int64) error {
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
 		if of := header(rec.Headers, schemas.HeaderResendOf); of != "" {
 			r.mu.Lock()
-			r.resent.add(hashOfString(of))
+			r.coming.add(hashOfString(of))
 			r.mu.Unlock()
+		}
+		if rec.Offset >= r.unread[rec.Partition].Offset {
+			r.comes(rec)
 		}
 		return nil
 	})
+}
+
+// comes notes that a record of a delivery has yet to be read.
+func (r *resending) comes(rec *schemas.Record) {
+	d, err := schemas.ParseDelivery(*rec)
+	if err != nil || (r.past.Endpoint != "" && r.past.Endpoint != d.EndpointID) {
+		return
+	}
+	r.mu.Lock()
+	r.coming.add(hashOfString(d.ID()))
+	r.mu.Unlock()
 }

@@ -48,7 +48,7 @@ func (s *Store) PlanResend(ctx context.Context, job Job, past Past) (*Plan, map[
 		r.sel.Snapshot[int32(p)] = end
 	}
 	if past.Missing {
-		if err := r.readHistory(ctx); err != nil {
+		if err := r.readTraces(ctx, from); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -102,7 +102,7 @@ type resending struct {
 	mu      sync.Mutex
 	history map[uint64]schemas.Outcome // by hash of the delivery id: the last that was not interrupted
 	back    []time.Time                // by partition of attempts: how far they go back; zero: nothing has gone
-	resent  seen                       // hashes of the ids of deliveries that were sent again
+	coming  seen                       // hashes of the ids of deliveries that were sent again, or have a record that nobody has read yet
 	known   seen                       // hashes of the ids of what sources became in deliveries
 	gaps    map[string]*Gap
 	sel     Selection
@@ -154,17 +154,6 @@ func (r *resending) since(ctx context.Context, topic string, partitions int) ([]
 }
 
 func (r *resending) read(ctx context.Context, from, to []int64) error {
-	if r.past.Missing {
-		if err := r.readHeld(ctx); err != nil {
-			return err
-		}
-		if err := r.readCommitted(ctx); err != nil {
-			return err
-		}
-		if err := r.readResent(ctx, from); err != nil {
-			return err
-		}
-	}
 	err := r.parallel(ctx, r.store.names.Deliveries(), from, to, func(rec *schemas.Record) error {
 		d, err := schemas.ParseDelivery(*rec)
 		if err == nil && rec.Partition == kafka.Partition([]byte(d.EndpointID), int32(len(to))) && original(&d, rec) && r.wanted(&d, rec) {

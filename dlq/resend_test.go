@@ -169,6 +169,40 @@ func TestWhatIsOlderThanTheDeliveryLogIsNotMissing(t *testing.T) {
 	}
 }
 
+// Nothing was attempted of a delivery that its producer has scheduled, also when its time
+// has come and the releaser, or the dispatcher after it, is behind.
+func TestWhatIsScheduledIsOnItsWayUntilItIsNowhere(t *testing.T) {
+	w := newWorld(t)
+	tier := w.names.Retry(time.Minute)
+	w.topic(tier, 1)
+	since := time.Now().Add(-time.Minute)
+	scheduled := map[string]schemas.Delivery{}
+	for _, event := range []string{"waits", "released", "lost"} {
+		id := w.publish("ep_1", event)
+		for _, rec := range w.read(w.names.Deliveries()) {
+			if d, err := schemas.ParseDelivery(rec); err == nil && d.ID() == id {
+				d.NotBefore = time.Now().Add(-time.Second)
+				scheduled[event] = d
+			}
+		}
+	}
+	put := func(topic string, part int32, d schemas.Delivery) {
+		w.writer.Write(kafka.Message{Topic: topic, Partition: part, Key: []byte(d.EndpointID), Value: d.Payload, Headers: d.Headers()}, nil)
+		w.flush()
+	}
+	w.dispatched()
+	put(tier, 0, scheduled["released"])
+	w.commit("releaser", tier)
+	released := scheduled["released"]
+	released.Released = time.Now()
+	put(w.names.Deliveries(), partitionOf("ep_1"), released)
+	put(tier, 0, scheduled["waits"])
+	plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: since, Missing: true})
+	if err != nil || plan.Write != 1 || *gaps["ep_1"] != (Gap{Deliveries: 3, Held: 2, Missing: 1}) {
+		t.Errorf("%+v %+v %v", plan, gaps["ep_1"], err)
+	}
+}
+
 // topic makes a topic of a producer's.
 func (w *world) topic(name string, partitions int32) {
 	w.Helper()

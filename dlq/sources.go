@@ -46,6 +46,10 @@ type kafkaPartition struct {
 // readSources selects from the sources what deliveries does not have.
 func (r *resending) readSources(ctx context.Context) error {
 	src := &fromSources{Sources: r.past.Sources, indexes: map[string]int32{}, picks: map[kafkaPartition][]sourcePick{}}
+	routed, err := r.store.commits(ctx, "router") // what lies behind is its backlog; before what it has written is read
+	if err != nil {
+		return err
+	}
 	if err := r.readKnown(ctx); err != nil {
 		return err
 	}
@@ -55,10 +59,6 @@ func (r *resending) readSources(ctx context.Context) error {
 			return r.store.explain(err, topic, "Read")
 		}
 		from, to, err := r.store.window(ctx, topic, r.past, ends)
-		if err != nil {
-			return err
-		}
-		routed, err := r.store.commits(ctx, "router") // what lies behind is its backlog
 		if err != nil {
 			return err
 		}
