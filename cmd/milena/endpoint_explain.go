@@ -53,7 +53,15 @@ func (e *endpointRun) explain(id string) error {
 		return err
 	}
 	out := explained{Endpoint: view(ep)}
-	c := health.Case{Endpoint: ep, Refused: registry.Bound(ep, s.Retry.MaxAge), Now: time.Now()}
+	keys, err := ring(s.Loaded)
+	if err != nil {
+		return err
+	}
+	var sealed error
+	if keys != nil {
+		sealed = keys.Opens(ep)
+	}
+	c := health.Case{Endpoint: ep, Sealed: sealed, Refused: registry.Bound(ep, s.Retry.MaxAge), Now: time.Now()}
 	err = s.within(e.cmd.Context(), func(ctx context.Context) error { return s.learn(ctx, &out, &c) })
 	if err != nil {
 		return err

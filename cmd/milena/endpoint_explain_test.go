@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/testkit"
 )
 
@@ -67,4 +69,55 @@ func TestExplainSaysWhyNothingIsSent(t *testing.T) {
 	}
 	// Also when every process is dead.
 	explains("down", "no process owns its partition", "failing since")
+}
+
+func TestExplainNamesTheKeyThatASecretWasSealedWith(t *testing.T) {
+	env := registered(t)
+	receiver := testkit.NewReceiver(t)
+	must(t, env, "endpoint", "create", "--id", "good", "--url", receiver.URL("/good"))
+	entry, err := registry.GenerateKey("test") // of the same id, and another
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := registry.ParseKeyRing(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := other.Seal("odd", "whsec_"+strings.Repeat("A", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handWritten(t, env, "odd", fmt.Sprintf(`{"id":"odd","url":%q,"event_types":["*"],"state":"enabled","version":1,"secrets":[{"sealed":%q,"created_at":"2026-01-01T00:00:00Z"}]}`,
+		receiver.URL("/odd"), sealed))
+	remedy := []string{`sealed with key "test" for endpoint odd does not open`, "milena endpoint rotate-secret odd --overlap 0s"}
+	says := func(out string, parts ...string) string {
+		for _, part := range parts {
+			if !strings.Contains(out, part) {
+				return out + "\nlacks " + part
+			}
+		}
+		return ""
+	}
+	if lacks := says(must(t, env, "endpoint", "explain", "odd"), append(remedy, "by the key ring of this command")...); lacks != "" {
+		t.Error(lacks)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	code := make(chan int)
+	go func() {
+		p := &program{in: strings.NewReader(""), out: io.Discard, err: io.Discard, environ: env}
+		code <- p.run(ctx, []string{"serve", "--http-addr", "127.0.0.1:0", "--initial-offset", "earliest"})
+	}()
+	must(t, env, "send", "--endpoint", "odd", "--data", "{}")
+	testkit.Eventually(t, time.Minute, func() string { // as the process saw it: this command has no key ring
+		return says(must(t, env[:1], "endpoint", "explain", "odd"), append(remedy, "no request could be made")...)
+	})
+	must(t, env, "endpoint", "rotate-secret", "odd", "--overlap", "0s")
+	must(t, env, "send", "--endpoint", "odd", "--data", "{}")
+	testkit.Eventually(t, time.Minute, func() string {
+		return says(must(t, env, "attempts", "--endpoint", "odd"), "delivered")
+	})
+	stop()
+	if c := <-code; c != exitDone {
+		t.Errorf("exit %d", c)
+	}
 }

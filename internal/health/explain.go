@@ -13,6 +13,7 @@ import (
 type Case struct {
 	Endpoint *schemas.Endpoint
 	Refused  []string          // what its record says that counts otherwise, as registry.Bound tells it
+	Sealed   error             // why the key ring at hand does not open its secrets; nil: it does, or there is none
 	Health   *schemas.Health   // nil: the owner of its partition knows of no trouble
 	Owned    bool              // a process of the dispatcher's group owns its partition
 	Last     []schemas.Attempt // of its last attempts, the newest last
@@ -43,7 +44,9 @@ func (c *Case) Explain() []string {
 	if r := ep.RateLimit; r != nil {
 		say("it gets at most %g a second, burst %d", r.Rate, r.Size())
 	}
-	if n := len(c.Last); n > 0 {
+	if c.Sealed != nil {
+		say("by the key ring of this command, nothing can be signed for it: %v", c.Sealed)
+	} else if n := len(c.Last); n > 0 {
 		if hint := Hint(&c.Last[n-1]); hint != "" {
 			say("%s", hint)
 		}
@@ -89,6 +92,9 @@ func (c *Case) trouble(say func(string, ...any)) {
 
 // Hint says what an attempt's answer probably means; empty: it explains itself.
 func Hint(a *schemas.Attempt) string {
+	if a.ErrorClass == schemas.ClassInternal {
+		return "no request could be made: " + a.Error
+	}
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Sprintf("rejected by the receiver: %d, the signature is probably not accepted; milena signature verify tells why", a.Status)

@@ -13,7 +13,7 @@ var (
 	ErrTimeout    = errors.New("gave up waiting for Kafka") // what was written is told by *UnknownOutcomeError
 	ErrClosed     = errors.New("registry: closed")
 	ErrNotReached = errors.New("registry: the topic has not been read yet")
-	ErrSealed     = errors.New("sealed text is damaged, belongs to another endpoint, or was sealed with another key of that id")
+	ErrSealed     = errors.New("sealed text is damaged")
 )
 
 // ValidationError is a refused field: which one, what it held and what would be right.
@@ -86,3 +86,15 @@ func (e *MissingKeyError) Error() string {
 	return fmt.Sprintf("the secrets of endpoint %s are sealed with key %q, which is not in the key ring; add the key (entries id:base64)",
 		e.EndpointID, e.KeyID)
 }
+
+// SealedError is an ErrSealed: the key that bears the id does not open it. The key ring
+// serves other endpoints, or the process would not have started, so this one needs a
+// secret that is sealed with it.
+type SealedError struct{ KeyID, EndpointID string }
+
+func (e *SealedError) Error() string {
+	return fmt.Sprintf("what is sealed with key %q for endpoint %s does not open: another key of that id sealed it, or it is damaged; "+
+		"make it anew: milena endpoint rotate-secret %s --overlap 0s (endpoint update for a password, token or client key)", e.KeyID, e.EndpointID, e.EndpointID)
+}
+
+func (e *SealedError) Unwrap() error { return ErrSealed }

@@ -127,13 +127,23 @@ func (r *KeyRing) Open(endpointID, sealed string) (string, error) {
 	aead := r.keys[id]
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(b) < aead.NonceSize() {
-		return "", ErrSealed
+		return "", &SealedError{KeyID: id, EndpointID: endpointID}
 	}
 	secret, err := aead.Open(nil, b[:aead.NonceSize()], b[aead.NonceSize():], []byte(endpointID))
 	if err != nil {
-		return "", ErrSealed
+		return "", &SealedError{KeyID: id, EndpointID: endpointID}
 	}
 	return string(secret), nil
+}
+
+// Opens returns nil if the ring opens all that is sealed of an endpoint, else why not.
+func (r *KeyRing) Opens(ep *Endpoint) error {
+	for sealed := range sealedTexts(ep) {
+		if _, err := r.Open(ep.ID, sealed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func splitSealed(sealed string) (key, text string, err error) {
