@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -91,13 +92,14 @@ func (s *Store) Select(ctx context.Context, f Filter) (*Selection, error) {
 // returns ctx's error.
 func (s *Store) Export(ctx context.Context, w io.Writer, sel *Selection, f Filter) (ExportEnd, error) {
 	buf := bufio.NewWriterSize(w, 64<<10)
-	x := &exporter{sum: sha256.New()}
+	x := &exporter{sum: sha256.New(), done: &s.done}
 	x.out = io.MultiWriter(buf, x.sum)
 	x.enc = json.NewEncoder(x.out)
 	x.enc.SetEscapeHTML(false)
 	if err := x.enc.Encode(exportHead{Line: lineHead, Version: exportVersion, Topic: s.topic, At: timeNow(), Filter: f}); err != nil {
 		return ExportEnd{}, err
 	}
+	s.reads(sel.Count)
 	var err error
 	for _, p := range slices.Sorted(maps.Keys(sel.offsets)) {
 		if err = s.reread(ctx, sel, p, sel.offsets[p], 1<<20, x.letter); err != nil {
@@ -116,10 +118,13 @@ type exporter struct {
 	enc *json.Encoder
 	sum hash.Hash
 	n   int64
+
+	done *atomic.Int64 // of Reading
 }
 
 func (x *exporter) letter(e *Entry) error {
 	x.n++
+	x.done.Add(1)
 	return x.enc.Encode(exportLetter{Line: lineLetter, Key: string(e.rec.Key), EndpointID: e.EndpointID, Reason: e.Reason,
 		DiedAt: e.DiedAt, Written: e.Written, Partition: e.Partition, Offset: e.Offset,
 		Headers: toExport(e.rec.Headers), Value: e.rec.Value})

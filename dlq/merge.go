@@ -25,10 +25,10 @@ func (s *Store) newest(ctx context.Context, f *Filter, below Snapshot, fn func(*
 	for i, sc := range scans {
 		h := &head{}
 		m.heads[i] = h
-		sc.visit = func(e *Entry) error { return m.offer(mctx, h, e.keep(), sc.back) }
-		sc.passed = func(back time.Time) { m.pass(h, back) }
+		sc.visit = func(e *Entry) error { return m.offer(h, e.keep(), sc.back) }
+		sc.passed = func(ctx context.Context, back time.Time) { m.pass(ctx, h, back) }
 		wg.Go(func() {
-			err := sc.run(mctx, from[sc.part], ends[sc.part], chunkFor(len(scans)))
+			err := sc.run(mctx, from[sc.part], ends[sc.part], chunkFor(cap(sc.turns)))
 			m.done(h, err)
 		})
 	}
@@ -40,8 +40,19 @@ func (s *Store) newest(ctx context.Context, f *Filter, below Snapshot, fn func(*
 	cover := total(scans)
 	if err == nil {
 		cover.Complete, cover.BackTo = true, time.Time{} // no more was wanted
+	} else {
+		m.left(&cover)
 	}
 	return cover, s.partial(ctx, err)
+}
+
+// left takes back what was read and not given up: it is not in what was seen.
+func (m *merge) left(c *Coverage) {
+	for _, h := range m.heads {
+		if len(h.queue) > 0 && h.queue[0].at.After(c.BackTo) && !c.BackTo.IsZero() {
+			c.BackTo = h.queue[0].at
+		}
+	}
 }
 
 // merge takes the newest head of all partitions again and again. It waits for a
@@ -65,18 +76,13 @@ type queued struct {
 	at    time.Time
 }
 
-// headRoom is how many letters of a partition wait in memory.
+// headRoom is with how many letters waiting a partition reads on. Those of one more
+// chunk are in memory, without their payloads.
 const headRoom = 256
 
-func (m *merge) offer(ctx context.Context, h *head, e Entry, at time.Time) error {
+func (m *merge) offer(h *head, e Entry, at time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(h.queue) >= headRoom && ctx.Err() == nil {
-		m.more.Wait()
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	h.queue = append(h.queue, queued{e, at})
 	h.back = at
 	if len(h.queue) == 1 {
@@ -85,11 +91,15 @@ func (m *merge) offer(ctx context.Context, h *head, e Entry, at time.Time) error
 	return nil
 }
 
-func (m *merge) pass(h *head, back time.Time) {
+// pass is called between two chunks, and waits for room.
+func (m *merge) pass(ctx context.Context, h *head, back time.Time) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	h.back = back
 	m.more.Broadcast()
-	m.mu.Unlock()
+	for len(h.queue) >= headRoom && ctx.Err() == nil {
+		m.more.Wait()
+	}
 }
 
 func (m *merge) done(h *head, err error) {
@@ -130,7 +140,7 @@ func (m *merge) next(ctx context.Context) (Entry, bool, error) {
 		if best != nil && len(best.queue) > 0 {
 			e := best.queue[0].entry
 			best.queue = best.queue[1:]
-			if len(best.queue) < headRoom/2 {
+			if len(best.queue) == headRoom-1 {
 				m.more.Broadcast()
 			}
 			return e, true, nil

@@ -30,7 +30,8 @@ type scan struct {
 	below  int64 // letters at or above it are not looked at; tombstones are
 	seen   seen
 	visit  func(*Entry) error
-	passed func(time.Time) // tells how far back the reading has come; may be nil
+	passed func(context.Context, time.Time) // tells how far back the reading has come, and may block; may be nil
+	turns  chan struct{}                    // holds one while a chunk is in memory; nil: is not bounded
 
 	back    time.Time // running minimum of the times of records
 	cover   Coverage
@@ -43,19 +44,26 @@ const clockMargin = 10 * time.Minute
 // begins is where a reading backwards ends: the time index says which letters cannot
 // have died after since. A letter is written after its death, so the index errs to
 // the safe side, but for clocks; hence the margin.
-func (s *Store) begins(ctx context.Context, f *Filter, n int) ([]int64, error) {
+func (s *Store) begins(ctx context.Context, f *Filter) ([]int64, error) {
 	if f.Since.IsZero() {
-		return make([]int64, n), nil
+		return s.reader.Starts(ctx, s.topic)
 	}
 	return s.reader.After(ctx, s.topic, f.Since.Add(-clockMargin))
 }
 
+// Which partitions a reading takes at the same time: all, so that what is read when it
+// is ended early is what is newest; or some, so that only their keys are in memory.
+const (
+	inStep  = true
+	inWaves = false
+)
+
 // visit calls the visitor of its partition for each letter that f selects, its limit
 // included. A nil snapshot is the end of now. An Entry is valid during the call, and
 // has its payload only where there is no limit.
-func (s *Store) visit(ctx context.Context, f *Filter, below Snapshot, visitor func(p int32) func(*Entry) error) (Coverage, error) {
+func (s *Store) visit(ctx context.Context, f *Filter, below Snapshot, step bool, visitor func(p int32) func(*Entry) error) (Coverage, error) {
 	if f.Limit == 0 {
-		return s.each(ctx, f, below, visitor)
+		return s.each(ctx, f, below, step, visitor)
 	}
 	visitors := map[int32]func(*Entry) error{}
 	return s.newest(ctx, f, below, func(e *Entry) error {
@@ -68,19 +76,20 @@ func (s *Store) visit(ctx context.Context, f *Filter, below Snapshot, visitor fu
 	})
 }
 
-// each reads the partitions, several at a time, newest first, and calls their visitors, each from one goroutine; the limit is ignored.
-func (s *Store) each(ctx context.Context, f *Filter, below Snapshot, visitor func(p int32) func(*Entry) error) (Coverage, error) {
+// each reads the partitions, in step or in waves, newest first, and calls their visitors, each from one goroutine; the limit is ignored.
+func (s *Store) each(ctx context.Context, f *Filter, below Snapshot, step bool, visitor func(p int32) func(*Entry) error) (Coverage, error) {
 	scans, from, ends, err := s.scans(ctx, f, below)
 	if err != nil {
 		return Coverage{}, err
 	}
 	group, gctx := errgroup.WithContext(ctx)
-	parallel := width(len(scans))
-	group.SetLimit(parallel)
+	if !step {
+		group.SetLimit(width(len(scans)))
+	}
 	for _, sc := range scans {
 		group.Go(func() error {
 			sc.visit = visitor(sc.part)
-			return sc.run(gctx, from[sc.part], ends[sc.part], chunkFor(parallel))
+			return sc.run(gctx, from[sc.part], ends[sc.part], chunkFor(cap(sc.turns)))
 		})
 	}
 	err = group.Wait()
@@ -102,20 +111,27 @@ var ErrPartial = errors.New("the reading was ended early")
 func (s *Store) scans(ctx context.Context, f *Filter, below Snapshot) (scans []*scan, from, ends []int64, err error) {
 	ends, err = s.reader.Ends(ctx, s.topic)
 	if err == nil {
-		from, err = s.begins(ctx, f, len(ends))
+		from, err = s.begins(ctx, f)
 	}
 	if err != nil {
 		return nil, nil, nil, s.explain(err, s.topic, "Read")
 	}
+	of := int64(0)
 	// All of them, also for one endpoint: when their number was raised since, its older
 	// letters are not in the partition that is its own now.
 	for _, p := range every(int32(len(ends))) {
+		of += ends[p] - from[p]
 		sc := &scan{store: s, filter: f, part: p, below: ends[p]}
 		if below != nil {
 			sc.below = below[p] // a partition that is younger than the snapshot has 0
 		}
 		scans = append(scans, sc)
 	}
+	turns := make(chan struct{}, width(len(scans)))
+	for _, sc := range scans {
+		sc.turns = turns
+	}
+	s.reads(of)
 	return scans, from, ends, nil
 }
 
@@ -142,20 +158,55 @@ func total(scans []*scan) Coverage {
 }
 
 func (sc *scan) run(ctx context.Context, from, to int64, chunk int32) error {
+	if err := sc.begin(ctx); err != nil {
+		return err
+	}
+	defer sc.end()
+	at := to
 	err := sc.store.reader.ReadBackwards(ctx, sc.store.topic, sc.part, from, to, chunk, func(recs []schemas.Record) error {
 		for i := range recs {
 			if err := sc.record(&recs[i]); err != nil {
 				return err
 			}
 		}
-		if sc.passed != nil {
-			sc.passed(sc.back)
-		}
-		return ctx.Err()
+		last := recs[len(recs)-1].Offset
+		sc.store.done.Add(at - last)
+		at = last
+		return sc.next(ctx)
 	})
 	sc.cover.Complete = err == nil
 	sc.seen = seen{} // given back before the next partition is begun
 	return err
+}
+
+func (sc *scan) begin(ctx context.Context) error {
+	if sc.turns == nil {
+		return nil
+	}
+	select {
+	case sc.turns <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		sc.turns = nil // end has nothing to give back
+		return ctx.Err()
+	}
+}
+
+func (sc *scan) end() {
+	if sc.turns != nil {
+		<-sc.turns
+	}
+}
+
+// next lets others have their turn between two chunks, while nothing of this partition
+// is in memory but its keys.
+func (sc *scan) next(ctx context.Context) error {
+	sc.scratch = Entry{}
+	sc.end()
+	if sc.passed != nil {
+		sc.passed(ctx, sc.back)
+	}
+	return sc.begin(ctx)
 }
 
 func (sc *scan) record(rec *schemas.Record) error {

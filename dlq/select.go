@@ -100,7 +100,7 @@ func (s *Store) choose(ctx context.Context, f Filter, below, from Snapshot, unfi
 	}
 	var mu sync.Mutex
 	var parts []*selected
-	cover, err := s.visit(ctx, &f, below, func(p int32) func(*Entry) error {
+	cover, err := s.visit(ctx, &f, below, inWaves, func(p int32) func(*Entry) error {
 		sel := &selected{part: p, unfit: unfit}
 		sel.Shares, sel.Unfit = map[string]*Share{}, map[string]int64{}
 		mu.Lock()

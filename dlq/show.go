@@ -31,7 +31,7 @@ func (s *Store) Show(ctx context.Context, id string) ([]Death, error) {
 	ids := []string{id}
 	if of := endpointsOfID(id); of == nil {
 		ids = nil
-		if _, err := s.each(ctx, &Filter{IDs: []string{id}}, nil, locked(func(e *Entry) { ids = append(ids, e.ID()) })); err != nil {
+		if _, err := s.each(ctx, &Filter{IDs: []string{id}}, nil, inWaves, locked(func(e *Entry) { ids = append(ids, e.ID()) })); err != nil {
 			return nil, err
 		}
 		slices.Sort(ids)
@@ -73,6 +73,7 @@ func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 	if err != nil {
 		return nil, s.explain(err, s.topic, "Read")
 	}
+	s.reads(0)
 	_, endpoint, err := schemas.ParseDeliveryID(delivery)
 	if err != nil {
 		return nil, nil //nolint:nilerr // then it is no delivery id, and there are none

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -27,6 +28,8 @@ type Store struct {
 
 	newWriter func() (writer, error)
 	drainFor  time.Duration // for acknowledgements, after a run was ended
+
+	done, of atomic.Int64 // see Reading
 }
 
 // Snapshot is an end offset by partition: what a run may touch lies below.

@@ -95,7 +95,7 @@ func (s *Store) Summary(ctx context.Context, f Filter) (*Summary, error) {
 	}
 	var mu sync.Mutex
 	var parts []*groups
-	cover, err := s.visit(ctx, &f, nil, func(int32) func(*Entry) error {
+	cover, err := s.visit(ctx, &f, nil, inStep, func(int32) func(*Entry) error {
 		g := &groups{by: map[groupKey]*Group{}, expiring: expiring}
 		mu.Lock()
 		parts = append(parts, g)
@@ -150,7 +150,7 @@ func (g *Group) merge(o *Group) {
 func (s *Store) Count(ctx context.Context, f Filter) (int64, Coverage, error) {
 	var mu sync.Mutex
 	var parts []*int64
-	cover, err := s.visit(ctx, &f, nil, func(int32) func(*Entry) error {
+	cover, err := s.visit(ctx, &f, nil, inStep, func(int32) func(*Entry) error {
 		n := new(int64)
 		mu.Lock()
 		parts = append(parts, n)

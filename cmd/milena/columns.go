@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -13,17 +14,33 @@ import (
 type columns struct {
 	w      io.Writer
 	rows   [][]string
+	since  time.Time // the first of them was added
 	widths []int
 }
 
-// measured is how many rows the widths are taken from.
-const measured = 100
+// The widths are taken from so many rows, or from those of so long: whoever searches
+// millions for a few sees the first ones at once.
+const (
+	measured    = 100
+	measuredFor = 500 * time.Millisecond
+)
 
 func (c *columns) add(cells ...string) error {
 	if c.widths != nil {
 		return c.write(cells)
 	}
+	if c.rows == nil {
+		c.since = time.Now()
+	}
 	if c.rows = append(c.rows, cells); len(c.rows) < measured {
+		return nil
+	}
+	return c.flush()
+}
+
+// waited is to be called now and then while rows may be waiting.
+func (c *columns) waited() error {
+	if c.rows == nil || time.Since(c.since) < measuredFor {
 		return nil
 	}
 	return c.flush()

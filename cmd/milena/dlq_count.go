@@ -16,7 +16,9 @@ func (p *program) dlqCountCommand() *cobra.Command {
 	filterFlags(cmd, &f.query)
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
+		wait := r.watch()
 		n, cover, err := r.store.Count(cmd.Context(), r.filter)
+		wait.end()
 		if err != nil && !errors.Is(err, dlq.ErrPartial) {
 			return err
 		}

@@ -26,19 +26,23 @@ last line with their number and a checksum. milena dlq import brings them back.`
 		if zip && to != dlq.Stdout {
 			return usage("--gzip is for standard output; a file is compressed when its name ends in .gz")
 		}
+		wait := r.watch()
 		sel, err := r.store.Select(cmd.Context(), r.filter)
+		wait.end()
 		if err != nil {
 			return err
 		}
 		if sel.Count == 0 {
 			r.notef("nothing matched")
 		}
+		wait = r.watch()
 		var end dlq.ExportEnd
 		if to != dlq.Stdout {
 			end, err = r.store.ExportFile(cmd.Context(), to, sel, r.filter)
 		} else {
 			end, err = r.exportTo(r.out, zip, sel)
 		}
+		wait.end()
 		if err != nil {
 			return err
 		}

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -55,7 +53,9 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 			return err
 		}
 		f.job.Filter, f.job.Who = r.filter, actor().Who
+		wait := r.watch()
 		plan, err := r.store.Plan(cmd.Context(), f.job)
+		wait.end()
 		if err != nil {
 			return err
 		}
@@ -176,11 +176,7 @@ func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, 
 	opts.Progress = bar.update
 	opts.Following = bar.following
 	opts.Stdout = r.out
-	if os.Getenv("GOGC") == "" {
-		// It goes for hours on an operator's machine, at a rate that leaves time to
-		// collect: a fifth more than is in use, not as much again.
-		debug.SetGCPercent(20)
-	}
+	collect(20) // it goes for hours on an operator's machine, at a rate that leaves time for it
 	report, err := r.store.Execute(ctx, plan, runs, opts)
 	bar.end()
 	if report.Run.ID == "" {

@@ -18,18 +18,22 @@ func (p *program) dlqListCommand() *cobra.Command {
 	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
 		table := &columns{w: r.out}
 		shown := 0
+		wait := startMeter(r.err, isTTY(r.err), r.store.Reading, table.waited)
 		cover, err := r.store.List(cmd.Context(), r.filter, func(e *dlq.Entry) error {
 			shown++
-			if f.json {
-				return r.writeJSON(e.Row())
-			}
-			if shown == 1 {
-				if err := table.add("DIED", "ENDPOINT", "REASON", "ANSWER", "ATTEMPTS", "TYPE", "DELIVERY ID"); err != nil {
-					return err
+			return wait.with(func() error {
+				if f.json {
+					return r.writeJSON(e.Row())
 				}
-			}
-			return table.add(letterCells(e)...)
+				if shown == 1 {
+					if err := table.add("DIED", "ENDPOINT", "REASON", "ANSWER", "ATTEMPTS", "TYPE", "DELIVERY ID"); err != nil {
+						return err
+					}
+				}
+				return table.add(letterCells(e)...)
+			})
 		})
+		wait.end()
 		if err == nil && shown == 0 {
 			r.notef("nothing matched")
 		}

@@ -55,6 +55,9 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 		fmt.Fprintf(out, "%s between %s and %s, %s of payload\n", what, clock(plan.Oldest), clock(plan.Newest), sizeText(plan.Bytes))
 	}
 	writeSkipped(r.program, plan.Skip)
+	if plan.Job.Canary {
+		fmt.Fprintln(out, "of each endpoint the oldest goes first, and the rest only where that is delivered")
+	}
 	took := ""
 	if t := plan.Takes(); t > 0 {
 		took = ", which takes " + t.String() + " at this rate"

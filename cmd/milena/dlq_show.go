@@ -25,7 +25,9 @@ the topic has it. JSON is indented, and nothing in it is reordered or rounded.`,
 	cmd.Flags().BoolVar(&curl, "curl", false, "print a curl command that POSTs the last one, signed if the key ring is configured")
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
+		wait := r.watch()
 		deaths, err := r.store.Show(cmd.Context(), args[0])
+		wait.end()
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,9 @@ endpoint, the largest first. Ctrl-C shows what was read until then, and says so.
 	filterFlags(cmd, &f.query)
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
+		wait := r.watch()
 		sum, err := r.store.Summary(cmd.Context(), r.filter)
+		wait.end()
 		if err != nil && !errors.Is(err, dlq.ErrPartial) {
 			return err
 		}

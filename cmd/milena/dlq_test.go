@@ -76,6 +76,9 @@ func replayOnce(t *testing.T, env, ids []string) {
 	if res.code != 0 || !strings.Contains(res.err, "1 of 1 to replay") {
 		t.Errorf("dry run: %+v", res)
 	}
+	if res := run(t, "", env, "dlq", "replay", "--id", ids[0], "--canary", "--dry-run"); !strings.Contains(res.err, "of each endpoint the oldest goes first") {
+		t.Errorf("dry run with canaries: %+v", res)
+	}
 	res = run(t, "", env, "dlq", "replay", "--id", ids[0], "--yes", "--because", "mended", "--json")
 	var rep dlq.Report
 	if err := json.Unmarshal([]byte(res.out), &rep); err != nil || res.code != 0 || rep.Settled != 1 || rep.Run.State != schemas.RunDone || rep.Run.Finished.IsZero() {

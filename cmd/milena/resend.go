@@ -122,6 +122,7 @@ func (r *dlqRun) resend(f *resendFlags) error {
 }
 
 func (r *dlqRun) planResend(f *resendFlags) (plan *dlq.Plan, gaps map[string]*dlq.Gap, err error) {
+	defer r.watch().end()
 	if !f.fromSources {
 		return r.store.PlanResend(r.cmd.Context(), f.job, f.past)
 	}

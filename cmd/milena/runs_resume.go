@@ -49,7 +49,9 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		case rate != "":
 			job.Rate, job.Auto = asked.Rate, asked.Auto
 		}
+		wait := r.watch()
 		plan, err := r.store.Plan(cmd.Context(), job)
+		wait.end()
 		if err != nil {
 			return err
 		}

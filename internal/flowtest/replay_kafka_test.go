@@ -175,9 +175,7 @@ func (n *night) write(count int, known bool) {
 func (n *night) summary() {
 	n.t.Helper()
 	r := n.start("dlq", "summary", "--json")
-	began := time.Now()
 	must(n.t, r.wait())
-	took := time.Since(began)
 	n.memory(r)
 	left := len(n.groups)
 	for dec := json.NewDecoder(strings.NewReader(r.out.String())); ; left-- {
@@ -194,7 +192,7 @@ func (n *night) summary() {
 	if left != 0 {
 		n.t.Errorf("summary: %d groups are missing", left)
 	}
-	n.t.Logf("summary of %d letters in %d groups: %s from start to end of the process, %d MiB", nightLetters, len(n.groups), took, r.peak>>20)
+	n.t.Logf("summary of %d letters in %d groups: %s from start to end of the process, %d MiB", nightLetters, len(n.groups), r.took, r.peak>>20)
 }
 
 func (n *night) memory(r *runner) {
@@ -287,18 +285,49 @@ func (n *night) judgeRate(run string) int {
 
 // runner is one execution of the command line.
 type runner struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	out  bytes.Buffer
-	err  bytes.Buffer
-	peak int64 // of its resident memory; to be read after its end
-	done chan struct{}
-	bad  error
+	t     *testing.T
+	cmd   *exec.Cmd
+	out   output
+	err   bytes.Buffer
+	began time.Time
+	done  chan struct{}
+	bad   error
+
+	// To be read after its end.
+	took time.Duration
+	peak int64 // bytes of memory that it had resident at most
+	read int64 // bytes that it read of files and connections
 }
+
+// output is what it wrote to standard output, and when that began. Of a list of
+// millions only the number of lines is kept.
+type output struct {
+	text  strings.Builder
+	first time.Time
+	lines int
+	count bool
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	if o.first.IsZero() {
+		o.first = time.Now()
+	}
+	if o.lines += bytes.Count(b, []byte("\n")); o.count {
+		return len(b), nil
+	}
+	return o.text.Write(b)
+}
+
+func (o *output) String() string { return o.text.String() }
 
 func (n *night) start(args ...string) *runner {
 	n.t.Helper()
-	r := &runner{t: n.t, done: make(chan struct{})}
+	return n.startInto(&runner{}, args...)
+}
+
+func (n *night) startInto(r *runner, args ...string) *runner {
+	n.t.Helper()
+	r.t, r.done, r.began = n.t, make(chan struct{}), time.Now()
 	r.cmd = exec.CommandContext(n.t.Context(), n.cli, args...)
 	r.cmd.Dir = n.t.TempDir() // no configuration of the tree's
 	r.cmd.Env = append(ownEnv(), "MILENA_KAFKA_BROKERS="+strings.Join(n.cluster.brokers(), ","), "MILENA_PREFIX="+n.cfg.Prefix)
@@ -308,13 +337,15 @@ func (n *night) start(args ...string) *runner {
 	go func() { ended <- r.cmd.Wait() }()
 	go func() {
 		defer close(r.done)
-		for tick := time.NewTicker(50 * time.Millisecond); ; {
+		for tick := time.NewTicker(20 * time.Millisecond); ; {
 			select {
 			case r.bad = <-ended:
+				r.took = time.Since(r.began)
 				tick.Stop()
 				return
 			case <-tick.C:
-				r.peak = max(r.peak, highWater(r.cmd.Process.Pid))
+				r.peak = max(r.peak, procFigure(r.cmd.Process.Pid, "status", "VmHWM:")<<10)
+				r.read = max(r.read, procFigure(r.cmd.Process.Pid, "io", "rchar:"))
 			}
 		}
 	}()
@@ -331,15 +362,15 @@ func ownEnv() (env []string) {
 	return env
 }
 
-// highWater is the most memory that a process has had resident; 0 if it is gone.
-func highWater(pid int) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// procFigure is a figure of a process, as /proc/PID/file has it; 0 if it is gone.
+func procFigure(pid int, file, name string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	kb, _ := strconv.ParseInt(strings.Fields(rest + " 0")[0], 10, 64)
-	return kb << 10
+	_, rest, _ := strings.Cut(string(text), name)
+	n, _ := strconv.ParseInt(strings.Fields(rest + " 0")[0], 10, 64)
+	return n
 }
 
 func (r *runner) wait() error {

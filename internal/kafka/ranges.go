@@ -76,6 +76,7 @@ func (r *Reader) ReadBackwards(ctx context.Context, topic string, partition int3
 		}
 		from = max(from, start)
 		recs = notBelow(recs, from)
+		got := sizeOf(recs) // what is kept of them while fn takes its time is fn's affair
 		if len(recs) > 0 {
 			slices.Reverse(recs)
 			if err := fn(recs); err != nil {
@@ -84,7 +85,7 @@ func (r *Reader) ReadBackwards(ctx context.Context, topic string, partition int3
 		}
 		// What there was room for decides the next step; a gap of a compacted topic
 		// doubles it.
-		switch got := sizeOf(recs); {
+		switch {
 		case at > lo:
 			step = max(1, (to-at)/2)
 		case got < int64(chunkBytes)/2:
