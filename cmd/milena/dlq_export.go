@@ -13,15 +13,17 @@ import (
 func (p *program) dlqExportCommand() *cobra.Command {
 	f := &dlqFlags{}
 	var to string
-	var zip bool
+	var zip, failEmpty bool
 	cmd := &cobra.Command{Use: "export", Args: noArgs,
 		Short: "Write dead letters to a file, byte for byte, that milena dlq import reads",
 		Long: `Write dead letters to a file, byte for byte: JSON lines with key, headers and payload (base64), and a
-last line with their number and a checksum. milena dlq import brings them back.`,
+last line with their number and a checksum. milena dlq import brings them back. Where nothing matches, no
+file is made; standard output gets an export of none.`,
 		Example: "  milena dlq export --endpoint shop-42 --to shop-42.jsonl.gz\n  milena dlq export --since 24h | jq 'select(.line == \"letter\") | .key'"}
 	filterFlags(cmd, &f.query)
 	cmd.Flags().StringVar(&to, "to", dlq.Stdout, "`file` to make (.gz compresses), or - for standard output")
 	cmd.Flags().BoolVar(&zip, "gzip", false, "compress standard output")
+	cmd.Flags().BoolVar(&failEmpty, "fail-empty", false, "exit code 1 if nothing matches")
 	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
 		if zip && to != dlq.Stdout {
 			return usage("--gzip is for standard output; a file is compressed when its name ends in .gz")
@@ -34,6 +36,13 @@ last line with their number and a checksum. milena dlq import brings them back.`
 		}
 		if sel.Count == 0 {
 			r.notef("nothing matched")
+			if to == dlq.Stdout { // who reads it by a pipe shall read a whole export
+				_, err = r.exportTo(r.out, zip, sel)
+			}
+			if err == nil && failEmpty {
+				return &exit{code: exitFailed}
+			}
+			return err
 		}
 		wait = r.watch()
 		var end dlq.ExportEnd

@@ -273,3 +273,35 @@ func TestAResendSpeaksOfEvents(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 }
+
+func TestAnExportOfNothingMakesNoFile(t *testing.T) {
+	_, env := cluster(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "none.jsonl")
+	for _, c := range []struct {
+		args string
+		code int
+	}{{"--to " + file, exitDone}, {"--to " + file + " --fail-empty", exitFailed}} {
+		if res := run(t, "", env, append([]string{"dlq", "export"}, strings.Fields(c.args)...)...); res.code != c.code || res.err != "nothing matched\n" {
+			t.Errorf("%s: %+v", c.args, res)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+		t.Errorf("%v %v", files, err)
+	}
+	if err := os.WriteFile(file, []byte("of another day"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "", env, "dlq", "export", "--to", file)
+	if text, err := os.ReadFile(file); err != nil || string(text) != "of another day" {
+		t.Errorf("%q %v", text, err)
+	}
+	// By a pipe an export of none comes through.
+	res := run(t, "", env, "dlq", "export")
+	if err := os.WriteFile(filepath.Join(dir, "piped.jsonl"), []byte(res.out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if res := run(t, "", env, "dlq", "import", filepath.Join(dir, "piped.jsonl")); res.code != exitDone {
+		t.Errorf("%+v", res)
+	}
+}
