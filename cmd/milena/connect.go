@@ -26,6 +26,7 @@ type session struct {
 	kafka   kafka.Config
 	timeout time.Duration
 	needs   kafka.Role // whose rights the command wants; named where the cluster refuses it
+	topics  bool       // the command is about topics: one that is missing ends nothing
 
 	lastDial atomic.Pointer[error] // why the last connection to a broker failed
 }
@@ -68,7 +69,9 @@ func (s *session) within(ctx context.Context, work func(ctx context.Context) err
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watchRegistry(ctx, stop) })
+	if !s.topics {
+		watching.Go(func() { s.watchRegistry(ctx, stop) })
+	}
 	defer watching.Wait()
 	defer stop(nil)
 	again := time.NewTicker(250 * time.Millisecond)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/publish"
@@ -31,6 +32,22 @@ func cluster(t *testing.T) (*testkit.Fake, []string) {
 		t.Fatalf("apply: %+v", res)
 	}
 	return fake, env
+}
+
+// A cluster may take its time for a topic: that the others are not there yet is what the
+// command is about, and no reason to end it.
+func TestTopicsApplyOnASlowClusterMakesThemAll(t *testing.T) {
+	inDir(t)
+	fake := testkit.NewFake(t, testkit.WithBrokers(1))
+	c := fake.Cluster()
+	c.ControlKey(int16(kmsg.CreateTopics), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.SleepControl(func() { <-time.After(5 * missingTopicsPause / 2) }) // once: the others are made at once
+		return nil, nil, false
+	})
+	env := []string{"MILENA_KAFKA_BROKERS=" + strings.Join(fake.Brokers(), ",")}
+	if res := run(t, "", env, "topics", "apply", "--timeout", "1m"); res.code != exitDone {
+		t.Errorf("%+v", res)
+	}
 }
 
 func TestTopicsPlanEndsWithThreeUntilAllIsApplied(t *testing.T) {

@@ -30,6 +30,7 @@ func (p *program) topicsVerb(cmd *cobra.Command, run func(cmd *cobra.Command, s 
 		if err != nil {
 			return err
 		}
+		s.topics = true
 		return run(cmd, s, f)
 	})
 }
