@@ -50,12 +50,16 @@ the topic has it. JSON is indented, and nothing in it is reordered or rounded.`,
 
 func deathJSON(d *dlq.Death) any {
 	type header struct {
-		Key   string `json:"key"`
-		Value string `json:"value"`
+		Key    string `json:"key"`
+		Value  string `json:"value"`
+		Base64 []byte `json:"base64,omitempty"` // where it is no UTF-8, which JSON cannot hold
 	}
 	headers := make([]header, len(d.Extra))
 	for i, h := range d.Extra {
-		headers[i] = header{h.Key, string(h.Value)}
+		headers[i] = header{Key: h.Key, Value: string(h.Value)}
+		if !utf8.Valid(h.Value) {
+			headers[i] = header{Key: h.Key, Base64: h.Value}
+		}
 	}
 	return struct {
 		dlq.Row

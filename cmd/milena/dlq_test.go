@@ -255,6 +255,15 @@ func TestWhatEndedEarlyIsOnlyToldToBeResumedIfItCanBe(t *testing.T) {
 	}
 }
 
+func TestShowKeepsTheBytesOfHeadersInJSON(t *testing.T) {
+	d := &dlq.Death{Entry: dlq.Entry{Letter: schemas.Letter{Delivery: schemas.Delivery{Extra: []schemas.Header{
+		{Key: "x-text", Value: []byte("v")}, {Key: "x-bytes", Value: []byte{0xff, 0}}}}}}}
+	text, err := json.Marshal(deathJSON(d))
+	if err != nil || !strings.Contains(string(text), `"headers":[{"key":"x-text","value":"v"},{"key":"x-bytes","value":"","base64":"/wA="}]`) {
+		t.Errorf("%s %v", text, err)
+	}
+}
+
 func TestNoCurlForALetterWithoutItsPayload(t *testing.T) {
 	err := (&dlqRun{}).showCurl(&dlq.Death{Entry: dlq.Entry{Letter: schemas.Letter{Mark: schemas.PayloadOmitted}}})
 	if err == nil || !strings.Contains(err.Error(), "omitted") {
