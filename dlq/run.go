@@ -121,7 +121,7 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	if err == nil && opts.Wait {
 		rep.Outcomes, err = outcomes.wait(ctx, opts)
 		skipped := run.Counts.Skipped
-		if left := skipped[SkipCanary] + skipped[SkipTooLarge]; err == nil && left > 0 {
+		if left := skipped[SkipCanary] + skipped[SkipTooLarge] + skipped[SkipGone]; err == nil && left > 0 {
 			err = fmt.Errorf("%w: %d were not sent", ErrUndelivered, left)
 		}
 	}
