@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -99,7 +100,8 @@ func (p *program) showAttempts(ctx context.Context, s *session, f *attemptsFlags
 	if f.limit > 0 {
 		// Reading may take long; what is bounded is how long a broker gives no answer.
 		past, more, err := log.Last(ctx, f.filter, end, f.limit)
-		if err != nil {
+		_, partly := errors.AsType[*attempts.PartialError](err)
+		if err != nil && !partly {
 			return err
 		}
 		if more {
@@ -109,6 +111,9 @@ func (p *program) showAttempts(ctx context.Context, s *session, f *attemptsFlags
 			if err := p.showAttempt(f, &past[i]); err != nil {
 				return err
 			}
+		}
+		if partly {
+			return err
 		}
 		if len(past) == 0 && !f.follow {
 			p.notef("no such attempts")

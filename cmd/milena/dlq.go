@@ -110,7 +110,7 @@ func (r *dlqRun) partial(c dlq.Coverage, err error) error {
 	if !c.BackTo.IsZero() {
 		seen = ", everything written since " + clock(c.BackTo.Add(time.Second)) + " is in it" // it is cut to the second
 	}
-	r.notef("milena: ended early, so this is only a part: %d of %d partitions were read to their end%s", c.Partitions, c.Of, seen)
+	r.notef("milena: interrupted, so this is only a part: %d of %d partitions were read to their end%s", c.Partitions, c.Of, seen)
 	return &exit{code: exitFailed}
 }
 

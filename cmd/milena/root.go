@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitDone
 	}
-	if text := err.Error(); text != "" {
+	text := err.Error()
+	if ctx.Err() != nil { // Ctrl-C or SIGTERM, in the words of whoever sent it
+		text = strings.ReplaceAll(text, context.Canceled.Error(), "interrupted")
+	}
+	if text != "" {
 		fmt.Fprintln(p.err, "milena: "+text)
 	}
 	var e *exit

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -63,7 +64,8 @@ func (l *Log) End(ctx context.Context) (Position, error) { return l.reader.Ends(
 // Last returns the newest attempts before a position that the filter wants, at
 // most limit, the oldest of them first. It reads only the partition of the endpoint
 // where the filter names one, and not beyond Since; without either it may have to read
-// the whole topic. more says that the limit cut off older ones.
+// the whole topic. more says that the limit cut off older ones. When ctx ends first,
+// the error is a *PartialError, and what was found is there.
 func (l *Log) Last(ctx context.Context, f Filter, end Position, limit int) (found []schemas.Attempt, more bool, err error) {
 	starts, err := l.starts(ctx, f.Since)
 	if err != nil {
@@ -75,15 +77,26 @@ func (l *Log) Last(ctx context.Context, f Filter, end Position, limit int) (foun
 			s.add(p, starts[p], end[p])
 		}
 	}
-	if found, more, err = s.run(ctx); err != nil {
-		return nil, false, err
-	}
+	found, more, err = s.run(ctx)
 	sortByTime(found)
 	if len(found) > limit {
 		found, more = found[len(found)-limit:], true
 	}
-	return found, more, nil
+	return found, more, err
 }
+
+// PartialError is a search that was ended early: what came with it was attempted, and
+// there may be others.
+type PartialError struct {
+	Read, Of int64 // records
+	Err      error
+}
+
+func (e *PartialError) Error() string {
+	return fmt.Sprintf("interrupted, so this is only a part: %d of %d records were searched", e.Read, e.Of)
+}
+
+func (e *PartialError) Unwrap() error { return e.Err }
 
 func (l *Log) starts(ctx context.Context, since time.Time) ([]int64, error) {
 	if since.IsZero() {

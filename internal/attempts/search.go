@@ -25,6 +25,7 @@ type search struct {
 	filter *Filter
 	limit  int
 	sieve  func([]byte) bool
+	of     int64 // records that there are to search
 
 	mu    sync.Mutex
 	spans []*span // one a partition
@@ -51,14 +52,15 @@ type segment struct {
 
 func (s *search) add(partition int32, from, to int64) {
 	s.spans = append(s.spans, &span{partition: partition, from: from, to: to, step: firstSegment})
+	s.of += max(0, to-from)
 }
 
-func (s *search) run(ctx context.Context) (found []schemas.Attempt, more bool, err error) {
+func (s *search) run(outer context.Context) (found []schemas.Attempt, more bool, err error) {
 	s.sieve = s.filter.sieve()
 	if s.sieve == nil {
 		s.sieve = func([]byte) bool { return true }
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, ctx := errgroup.WithContext(outer)
 	for i := range searchers {
 		g.Go(func() error {
 			r, err := s.log.readerAt(i)
@@ -77,8 +79,11 @@ func (s *search) run(ctx context.Context) (found []schemas.Attempt, more bool, e
 			}
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, false, err
+	if err = g.Wait(); err != nil {
+		if outer.Err() == nil {
+			return nil, false, err
+		}
+		err = s.partial(err)
 	}
 	for _, p := range s.spans {
 		for _, seg := range p.segments {
@@ -89,7 +94,20 @@ func (s *search) run(ctx context.Context) (found []schemas.Attempt, more bool, e
 		}
 		more = more || (p.enough && p.from < p.to && !p.first())
 	}
-	return found, more, nil
+	return found, more, err
+}
+
+// partial says how far a search came that was ended early.
+func (s *search) partial(err error) error {
+	read := int64(0)
+	for _, p := range s.spans {
+		for _, seg := range p.segments {
+			if seg.done {
+				read += seg.to - seg.from
+			}
+		}
+	}
+	return &PartialError{Read: read, Of: s.of, Err: err}
 }
 
 // readerAt is the i-th reader; the first one is the log's own.
