@@ -36,6 +36,8 @@ type dlqFlags struct {
 	query   dlq.Query
 	timeout time.Duration
 	json    bool
+
+	before func(dlq.Filter) error // looks at the flags before anything is touched; nil: there is nothing to see
 }
 
 // filterFlags are the one language of filters.
@@ -66,6 +68,11 @@ func (p *program) dlqVerb(cmd *cobra.Command, f *dlqFlags, run func(r *dlqRun, a
 		filter, err := f.query.Resolve(time.Now())
 		if err != nil {
 			return usage("%w", err)
+		}
+		if f.before != nil {
+			if err := f.before(filter); err != nil {
+				return err
+			}
 		}
 		collect(33)
 		r := &dlqRun{program: p, cmd: cmd}

@@ -24,10 +24,13 @@ file is made; standard output gets an export of none.`,
 	cmd.Flags().StringVar(&to, "to", dlq.Stdout, "`file` to make (.gz compresses), or - for standard output")
 	cmd.Flags().BoolVar(&zip, "gzip", false, "compress standard output")
 	cmd.Flags().BoolVar(&failEmpty, "fail-empty", false, "exit code 1 if nothing matches")
-	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
+	f.before = func(dlq.Filter) error {
 		if zip && to != dlq.Stdout {
 			return usage("--gzip is for standard output; a file is compressed when its name ends in .gz")
 		}
+		return nil
+	}
+	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
 		wait := r.watch()
 		sel, err := r.store.Select(cmd.Context(), r.filter)
 		wait.end()

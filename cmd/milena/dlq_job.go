@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +46,16 @@ func (f *jobFlags) add(cmd *cobra.Command, all string) {
 // dlqJob completes a verb that plans, asks and does. check looks at the flags before
 // anything is touched.
 func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *cobra.Command {
-	cmd = p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error {
+	f.before = func(filter dlq.Filter) error {
+		if filter.All() && !f.all {
+			return usage("without a filter it would be all dead letters; say --all if that is meant")
+		}
+		if err := f.agreeable(p.terminal()); err != nil {
+			return err
+		}
+		return check()
+	}
+	return p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error {
 		r.session.needs = kafka.RoleRun
 		if err := r.mayRun(); err != nil && !f.dryRun {
 			return err
@@ -79,24 +87,6 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 		}
 		return r.execute(cmd.Context(), plan, f.opts, f.json)
 	})
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		filter, err := f.query.Resolve(time.Now())
-		switch {
-		case err != nil:
-			return usage("%w", err)
-		case filter.All() && !f.all:
-			return usage("without a filter it would be all dead letters; say --all if that is meant")
-		}
-		if err := f.agreeable(p.terminal()); err != nil {
-			return err
-		}
-		if err := check(); err != nil {
-			return err
-		}
-		return run(cmd, args)
-	}
-	return cmd
 }
 
 // agreeable reports whether somebody can agree to what will be planned.

@@ -201,6 +201,16 @@ func TestBadInputAboutDeadLetters(t *testing.T) {
 	}
 }
 
+func TestAMistakeInTheFlagsIsSaidWithoutAKafka(t *testing.T) {
+	inDir(t)
+	env := []string{"MILENA_KAFKA_BROKERS=127.0.0.1:1"}
+	for _, args := range []string{"dlq export --to x.jsonl --gzip", "dlq replay --yes", "dlq discard --all --yes", "resend", "runs resume run-x --rate fast", "runs resume run-x --wait-for 1m"} {
+		if res := run(t, "", env, append(strings.Fields(args), "--timeout", "1s")...); res.code != exitUsage {
+			t.Errorf("milena %s: %+v", args, res)
+		}
+	}
+}
+
 func TestAScriptMustSayAHighNumber(t *testing.T) {
 	fake, env := cluster(t)
 	bury(t, fake, "shop-1", "1", "2", "3")

@@ -48,15 +48,8 @@ sent. What is dead is brought back by milena dlq replay.`,
 	fs.BoolVar(&f.fromSources, "from-sources", false, "also from sources.topics, what is not in deliveries")
 	fs.StringVar(&f.rate, "rate", "", "so many a second (500/s; default unlimited)")
 	f.add(cmd, "everything of the window, also what was delivered")
-	cmd = p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error { return r.resend(f) })
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(p.terminal()); err != nil {
-			return err
-		}
-		return run(cmd, args)
-	}
-	return cmd
+	f.before = func(dlq.Filter) error { return f.check(p.terminal()) }
+	return p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error { return r.resend(f) })
 }
 
 // check looks at the flags before anything is touched.

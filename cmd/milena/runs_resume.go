@@ -25,14 +25,14 @@ func (p *program) runsResumeCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
 	cmd.Flags().DurationVar(&opts.CanaryWait, "canary-wait", 2*time.Minute, "how long a canary may take")
 	jsonFlag(cmd, &f.json)
-	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
+	var asked dlq.Job
+	f.before = func(dlq.Filter) error {
 		if err := waitFlags(cmd); err != nil {
 			return err
 		}
-		var asked dlq.Job
-		if err := setRate(&asked, rate); err != nil {
-			return err
-		}
+		return setRate(&asked, rate)
+	}
+	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
 		if err := r.mayRun(); err != nil {
 			return err
 		}
