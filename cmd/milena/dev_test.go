@@ -55,6 +55,9 @@ func TestDevForwardsToAReceiverOfOnesOwn(t *testing.T) {
 	if res.code != exitDone || strings.Contains(res.out, " 404 ") || posts.Load() != 20 || !strings.Contains(res.out, "verifies with the secret  whsec_") {
 		t.Errorf("%d posts, %+v", posts.Load(), res)
 	}
+	if !strings.Contains(res.out, "20 events sent, 20 deliveries for endpoints:\n20 delivered, 0 dead, 0 waiting") {
+		t.Errorf("what is not this run's is counted:\n%s", res.out)
+	}
 }
 
 func TestDevExitsWithOneWhenEventsDie(t *testing.T) {

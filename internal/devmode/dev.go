@@ -91,6 +91,7 @@ type dev struct {
 	secret   string // of Forward
 	show     *show
 	goal     *goal
+	prefix   string // of the ids of this run's events
 }
 
 // Run runs everything until ctx ends, or until the goal of Exit is reached.
@@ -121,7 +122,8 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	d.show = newShow(&d.cfg)
+	d.prefix = publish.NewID() + "-"
+	d.show = newShow(&d.cfg, d.prefix)
 	d.banner(endpoints)
 	return d.run(ctx, began)
 }

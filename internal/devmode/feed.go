@@ -3,7 +3,7 @@ package devmode
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -45,12 +45,12 @@ func (f *feed) run(ctx context.Context) error {
 	if r := f.dev.cfg.Rate; r > 0 {
 		limit = rate.NewLimiter(rate.Limit(r), 1)
 	}
-	prefix, seed := publish.NewID(), uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
 	for n := 0; f.dev.cfg.Events == 0 || n < f.dev.cfg.Events; n++ {
 		if limit.Wait(ctx) != nil || f.failed() != nil {
 			break
 		}
-		if !f.send(ctx, fmt.Sprintf("%s-%d", prefix, n), NewSample(n, seed, time.Now())) {
+		if !f.send(ctx, f.dev.prefix+strconv.Itoa(n), NewSample(n, seed, time.Now())) {
 			break
 		}
 	}

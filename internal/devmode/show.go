@@ -33,9 +33,9 @@ type show struct {
 	skipped    int
 }
 
-func newShow(c *Config) *show {
+func newShow(c *Config, prefix string) *show {
 	return &show{screen: &screen{out: c.Out, terminal: c.Terminal, width: c.Width}, color: c.Color,
-		gauges: func() Gauges { return Gauges{} }, lines: make(chan schemas.Attempt, lineQueue), tally: newTally()}
+		gauges: func() Gauges { return Gauges{} }, lines: make(chan schemas.Attempt, lineQueue), tally: newTally(prefix)}
 }
 
 // attempted must be quick: a dispatcher's goroutine waits.

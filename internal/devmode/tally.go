@@ -8,28 +8,39 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// tally counts what the attempts topic says. It is guarded by show's lock.
+// tally counts what the attempts topic says of the events of this run. It is guarded
+// by show's lock.
 type tally struct {
+	prefix    string // of the ids of this run's events
 	delivered int
 	failed    int // attempts that will be tried again
 	dead      int
 	waiting   map[string]time.Time // delivery id, next try
 	reasons   map[schemas.Reason]int
+	others    int // deliveries that came to an end and are none of this run's
 
-	seconds [10]int // delivered in each of the last seconds
+	seconds [10]int // delivered, of any run, in each of the last seconds
 	newest  int64   // unix second of the newest of them
 }
 
-func newTally() *tally {
-	return &tally{waiting: map[string]time.Time{}, reasons: map[schemas.Reason]int{}}
+func newTally(prefix string) *tally {
+	return &tally{prefix: prefix, waiting: map[string]time.Time{}, reasons: map[schemas.Reason]int{}}
 }
 
 func (t *tally) add(a *schemas.Attempt, now time.Time) {
+	if a.Outcome == schemas.OutcomeDelivered {
+		t.advance(now)
+		t.seconds[t.newest%int64(len(t.seconds))]++
+	}
+	if a.Source != Source || !strings.HasPrefix(a.EventID, t.prefix) {
+		if a.Outcome == schemas.OutcomeDelivered || a.Outcome == schemas.OutcomeDead {
+			t.others++
+		}
+		return
+	}
 	switch a.Outcome {
 	case schemas.OutcomeDelivered:
 		t.delivered++
-		t.advance(now)
-		t.seconds[t.newest%int64(len(t.seconds))]++
 		delete(t.waiting, a.DeliveryID)
 	case schemas.OutcomeRetry:
 		t.failed++
@@ -88,13 +99,16 @@ func (t *tally) status(now time.Time, events int, g Gauges) string {
 // summary is what happened, in whole sentences.
 func (t *tally) summary(now time.Time, events, deliveries int, r Received) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s sent, %s for endpoints: %d delivered, %d dead, %d waiting for their next try.\n",
+	fmt.Fprintf(&b, "%s sent, %s for endpoints:\n%d delivered, %d dead, %d waiting for their next try.\n",
 		count(events, "event"), count(deliveries, "delivery"), t.delivered, t.dead, t.notDue(now))
 	if rest := deliveries - t.delivered - t.dead - t.notDue(now); rest > 0 {
 		fmt.Fprintf(&b, "The other %d stand in Kafka and go on at the next start.\n", rest)
 	}
+	if t.others > 0 {
+		fmt.Fprintf(&b, "Besides, %s of earlier runs or other commands came to an end.\n", count(t.others, "delivery"))
+	}
 	if r.Requests > 0 {
-		fmt.Fprintf(&b, "The echo receiver got %s and verified every signature: %d were right, %d wrong.\n", count(r.Requests, "request"), r.Verified, r.Bad)
+		fmt.Fprintf(&b, "The echo receiver verified the signatures of %s: %d right, %d wrong.\n", count(r.Requests, "request"), r.Verified, r.Bad)
 	}
 	if t.failed > 0 {
 		fmt.Fprintf(&b, "%s failed and had or will have another: milena attempts --failed\n", count(t.failed, "attempt"))

@@ -11,21 +11,27 @@ import (
 
 func TestTallyFollowsDeliveriesToTheirEnd(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	tl := newTally()
-	tl.add(&schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)}, now)
-	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)}, now)
-	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)}, now)
-	tl.add(&schemas.Attempt{DeliveryID: "c", Outcome: schemas.OutcomeDelivered}, now)
+	tl := newTally("now-")
+	add := func(a schemas.Attempt) {
+		a.Source, a.EventID = Source, "now-1"
+		tl.add(&a, now)
+		a.EventID, a.DeliveryID = "before-1", "of before"
+		tl.add(&a, now) // an earlier run's
+	}
+	add(schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)})
+	add(schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)})
+	add(schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeRetry, NextTry: now.Add(time.Second)})
+	add(schemas.Attempt{DeliveryID: "c", Outcome: schemas.OutcomeDelivered})
 	if got := tl.status(now, 3, Gauges{InFlight: 2, Held: 1}); got != "3 events  0.0 delivered/s  2 in flight  1 held  2 waiting  0 dead" {
 		t.Error(got)
 	}
 	if got := tl.status(now.Add(2*time.Second), 3, Gauges{}); !strings.Contains(got, "0 waiting") {
 		t.Error(got)
 	}
-	tl.add(&schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeDelivered}, now)
-	tl.add(&schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeDead, Reason: schemas.ReasonExhausted}, now)
+	add(schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeDelivered})
+	add(schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeDead, Reason: schemas.ReasonExhausted})
 	got := tl.summary(now, 1, 4, Received{Requests: 5, Verified: 5})
-	for _, want := range []string{"1 event sent, 4 deliveries for endpoints: 2 delivered, 1 dead, 0 waiting", "The other 1 stand in Kafka", "5 were right, 0 wrong", "3 attempts failed", "1 dead letter (exhausted)"} {
+	for _, want := range []string{"1 event sent, 4 deliveries for endpoints:\n2 delivered, 1 dead, 0 waiting", "The other 1 stand in Kafka", "Besides, 3 deliveries of earlier runs", "5 right, 0 wrong", "3 attempts failed", "1 dead letter (exhausted)"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}
@@ -33,7 +39,7 @@ func TestTallyFollowsDeliveriesToTheirEnd(t *testing.T) {
 }
 
 func TestRateIsThatOfTheLastSeconds(t *testing.T) {
-	tl, now := newTally(), time.Unix(1_800_000_000, 0)
+	tl, now := newTally(""), time.Unix(1_800_000_000, 0)
 	for range 18 {
 		tl.add(&schemas.Attempt{Outcome: schemas.OutcomeDelivered}, now)
 	}
