@@ -56,7 +56,6 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 		return check()
 	}
 	return p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error {
-		r.session.needs = kafka.RoleRun
 		if err := r.mayRun(); err != nil && !f.dryRun {
 			return err
 		}
