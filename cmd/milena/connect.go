@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +147,7 @@ func (s *session) explain(ctx context.Context, err error) error {
 	case err == nil || errors.As(err, &unknown):
 		return err
 	case kafka.IsNoTopic(err):
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askRights)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(askRights, s.timeout))
 		defer cancel()
 		if missing := s.missingTopics(ctx); missing != nil {
 			return missing
@@ -158,13 +159,13 @@ func (s *session) explain(ctx context.Context, err error) error {
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded) && !kafka.IsDenied(err):
 		return err
 	}
-	if s.lastDial.Load() == nil || kafka.IsDenied(err) {
-		if denied := s.denied(ctx, s.needs); denied != nil {
+	if kafka.IsDenied(err) { // it answers, so it will tell, however slow it is
+		return cmp.Or(s.denied(ctx, s.needs, max(askRights, s.timeout)), err)
+	}
+	if s.lastDial.Load() == nil {
+		if denied := s.denied(ctx, s.needs, askRights); denied != nil {
 			return denied
 		}
-	}
-	if kafka.IsDenied(err) {
-		return err
 	}
 	if last := s.lastDial.Load(); last != nil {
 		err = *last
@@ -172,23 +173,34 @@ func (s *session) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("Kafka at %s gave no answer within %s (--timeout): %w", strings.Join(s.Kafka.Brokers, ", "), s.timeout, err) //nolint:staticcheck // a name
 }
 
-// askRights bounds the question what we may do, or what is missing, which comes after --timeout.
+// askRights bounds the question what we may do, or what is missing, which comes after
+// --timeout; a Kafka that has answered before gets --timeout again if that is longer.
 const askRights = 3 * time.Second
 
-// denied names the rights of a role that are missing; nil if none is, or nobody tells.
-func (s *session) denied(ctx context.Context, role kafka.Role) error {
+// denied names the rights of a role that are missing; nil if none is, or nobody tells
+// within a time. There is another error to report then.
+func (s *session) denied(ctx context.Context, role kafka.Role, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	if missing, ok := errors.AsType[*kafka.CheckError](s.mayBe(ctx, role)); ok {
+		return missing
+	}
+	return nil
+}
+
+// mayBe asks whether we have the rights of a role: a *kafka.CheckError names those
+// that are missing.
+func (s *session) mayBe(ctx context.Context, role kafka.Role) error {
 	cl, err := s.kafka.NewClient()
 	if err != nil {
-		return nil //nolint:nilerr // there is another error to report
+		return err
 	}
 	defer cl.Close()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askRights)
-	defer cancel()
 	missing, err := kafka.Denied(ctx, cl, s.TopicsConfig(), role)
-	if err != nil || len(missing) == 0 {
-		return nil //nolint:nilerr // there is another error to report
+	if err == nil && len(missing) > 0 {
+		err = &kafka.CheckError{Differences: missing}
 	}
-	return &kafka.CheckError{Differences: missing}
+	return err
 }
 
 // ring is the key ring, nil if none is configured.

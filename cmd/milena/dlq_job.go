@@ -101,7 +101,9 @@ func (f *jobFlags) agreeable(terminal bool) error {
 
 // mayRun names the rights that a run lacks. A write that is refused is tried for ever,
 // so this is asked before the first.
-func (r *dlqRun) mayRun() error { return r.session.denied(r.cmd.Context(), kafka.RoleRun) }
+func (r *dlqRun) mayRun() error {
+	return r.session.within(r.cmd.Context(), func(ctx context.Context) error { return r.session.mayBe(ctx, kafka.RoleRun) })
+}
 
 // sayExport says, before anyone is asked, how a discard is undone.
 func (p *program) sayExport(job *dlq.Job) {

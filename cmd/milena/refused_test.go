@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -33,5 +34,36 @@ func TestWhoMayOnlyReadIsToldBeforeARunBegins(t *testing.T) {
 	}
 	if res := run(t, "", as("reader", "r"), "resend", "--event", "x", "--dry-run"); res.code != exitDone {
 		t.Errorf("a look needs no right to write: %+v", res)
+	}
+}
+
+// Who is not told of a right that is missing would write for ever.
+func TestARunDoesNotBeginBeforeItsRightsAreKnown(t *testing.T) {
+	fake, env := cluster(t)
+	bury(t, fake, "shop-1", "{}")
+	var asked atomic.Int32
+	again, ended := make(chan struct{}), make(chan struct{})
+	defer close(ended)
+	fake.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		fake.Cluster().KeepControl()
+		if !req.(*kmsg.MetadataRequest).IncludeTopicAuthorizedOperations { //nolint:forcetypeassert // it is that key's
+			return nil, nil, false
+		}
+		switch asked.Add(1) {
+		case 1: // the answer comes when nobody waits for it any more
+			fake.Cluster().SleepControl(func() {
+				select {
+				case <-again:
+				case <-ended:
+				}
+			})
+		case 2:
+			close(again)
+		}
+		return nil, nil, false
+	})
+	res := run(t, "", env, "dlq", "replay", "--endpoint", "shop-1", "--include-disabled", "--yes", "--because", "x", "--timeout", "1s")
+	if res.code != exitFailed || !strings.Contains(res.err, "gave no answer within 1s (--timeout)") {
+		t.Errorf("%+v", res)
 	}
 }
