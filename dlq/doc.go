@@ -1,12 +1,13 @@
 // Package dlq is dead letters in the hands of an operator: looking at them (Summary,
-// List, Count, Show, Export), and doing something about them (Replay, Discard,
-// Import), each as a run that is recorded, can be cancelled from elsewhere and
-// resumed after a crash.
+// List, Count, Show, Export), and doing something about them: a replay, a discard, an
+// import, or a resend of what stands in deliveries and its sources. Each is a Plan that
+// Execute does as a run, which is recorded and can be cancelled from elsewhere; a
+// replay or a discard is resumed after a crash.
 //
 // Promises:
 //
-//   - One filter decides everywhere. What Count counts is what List lists, Replay
-//     replays and Discard discards; its times are absolute once it is resolved.
+//   - One filter decides everywhere. What Count counts is what List lists, a replay
+//     writes and a discard takes out; its times are absolute once it is resolved.
 //   - A run works on a snapshot: letters that died after it are not touched.
 //   - A letter is tombstoned only after what it was replayed as is acknowledged, or,
 //     when it is discarded, after the export is on disk (unless that was declined).

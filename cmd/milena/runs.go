@@ -7,7 +7,7 @@ import (
 )
 
 func (p *program) runsCommand() *cobra.Command {
-	return group("runs", "Replays, discards and imports: list, show, cancel, resume", "  milena runs list",
+	return group("runs", "Replays, discards, imports and resends: list, show, cancel, resume", "  milena runs list",
 		p.runsListCommand(), p.runsShowCommand(), p.runsCancelCommand(), p.runsResumeCommand())
 }
 
