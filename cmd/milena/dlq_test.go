@@ -235,20 +235,36 @@ func TestAScriptMustSayAHighNumber(t *testing.T) {
 	}
 }
 
-// Kafka answers, so it must not be blamed for a runner that does not.
-func TestACancelOfARunWhoseRunnerIsSilentSaysSo(t *testing.T) {
-	fake, env := cluster(t)
+// recorded puts the record of a run into a cluster.
+func recorded(t *testing.T, fake *testkit.Fake, run schemas.Run) {
+	t.Helper()
 	names := schemas.Names{Prefix: schemas.DefaultPrefix}
 	table := registry.OpenTable(kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.DiscardHandler)}, names.Runs())
 	defer table.Close()
 	err := table.Swap(t.Context(), func(registry.Rows) ([]registry.Change, error) {
-		now := time.Now()
-		value, err := json.Marshal(schemas.Run{ID: "run-x", Kind: schemas.RunReplay, Filter: json.RawMessage("{}"), State: schemas.RunRunning, Runner: "desk/7", Started: now, Updated: now})
-		return []registry.Change{{Key: "run-x", Value: value}}, err
+		run.Filter, run.Started, run.Updated = json.RawMessage("{}"), time.Now(), time.Now()
+		value, err := json.Marshal(run)
+		return []registry.Change{{Key: run.ID, Value: value}}, err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestFlagsThatDoNotFitARunAreRefusedWhenItIsResumed(t *testing.T) {
+	fake, env := cluster(t)
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunDiscard, State: schemas.RunCancelled, Export: dlq.Stdout, Snapshot: map[int32]int64{}})
+	for flag, want := range map[string]string{"--wait": "run-x is a discard", "--canary-wait=1m": "--canary-wait is for", "--json": "standard output"} {
+		if res := run(t, "", env, "runs", "resume", "run-x", flag); res.code != exitUsage || !strings.Contains(res.err, want) {
+			t.Errorf("%s: %+v", flag, res)
+		}
+	}
+}
+
+// Kafka answers, so it must not be blamed for a runner that does not.
+func TestACancelOfARunWhoseRunnerIsSilentSaysSo(t *testing.T) {
+	fake, env := cluster(t)
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunRunning, Runner: "desk/7"})
 	res := run(t, "", env, "runs", "cancel", "run-x", "--timeout", "3s")
 	if res.code != exitFailed || !strings.Contains(res.err, "desk/7") || !strings.Contains(res.err, "has not said that it did") || strings.Contains(res.err, "gave no answer") {
 		t.Errorf("%+v", res)

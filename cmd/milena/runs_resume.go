@@ -46,6 +46,8 @@ func (p *program) runsResumeCommand() *cobra.Command {
 			return usage("--wait is for a replay, and %s is a %s", safe(args[0]), job.Kind)
 		case fs.Changed("canary-wait") && !job.Canary:
 			return usage("--canary-wait is for a replay with --canary, which %s is not", safe(args[0]))
+		case f.json && job.Export == dlq.Stdout:
+			return usage("--json and the export of %s, which goes to standard output, would be mixed", safe(args[0]))
 		case rate != "":
 			job.Rate, job.Auto = asked.Rate, asked.Auto
 		}
