@@ -78,7 +78,7 @@ type queued struct {
 
 // headRoom is with how many letters waiting a partition reads on. Those of one more
 // chunk are in memory, without their payloads.
-const headRoom = 256
+const headRoom = 64
 
 func (m *merge) offer(h *head, e Entry, at time.Time) error {
 	m.mu.Lock()

@@ -171,6 +171,22 @@ func TestShowJoinsAllDeaths(t *testing.T) {
 	}
 }
 
+func TestShowTakesTheLastWordAboutADeath(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	l := w.die(w.delivery("ep_1"), schemas.ReasonExhausted, time.Now())
+	for _, last := range []struct {
+		word    func(*letter)
+		settled string
+	}{{w.bury, "settled"}, {w.put, ""}, {w.put, ""}, {w.bury, "settled"}} {
+		last.word(l)
+		w.flush()
+		if deaths, err := w.store.Show(w.ctx(), l.ID()); err != nil || len(deaths) != 1 || deaths[0].Settled != last.settled || deaths[0].DiedAt != l.DiedAt {
+			t.Errorf("%+v %v, want settled %q", deaths, err, last.settled)
+		}
+	}
+}
+
 // What cannot write must not keep others from the same endpoints for half a minute.
 func TestARunThatCannotWriteIsNotClaimed(t *testing.T) {
 	w := newWorld(t)

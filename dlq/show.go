@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
@@ -78,49 +81,66 @@ func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // then it is no delivery id, and there are none
 	}
+	all := every(int32(len(ends)))
 	home := kafka.Partition([]byte(endpoint), int32(len(ends)))
-	found, err := s.deathsIn(ctx, delivery, home, ends[home])
+	found, err := s.deathsIn(ctx, delivery, all[home:home+1], ends)
 	if err == nil && !slices.ContainsFunc(found, func(d Death) bool { return d.Generation == 0 }) {
-		for p := range int32(len(ends)) {
-			if p == home || err != nil {
-				continue
-			}
-			var more []Death
-			more, err = s.deathsIn(ctx, delivery, p, ends[p])
-			found = append(found, more...)
-		}
+		var more []Death
+		more, err = s.deathsIn(ctx, delivery, slices.Delete(all, int(home), int(home)+1), ends)
+		found = append(found, more...)
 	}
 	slices.SortFunc(found, func(a, b Death) int { return cmp.Compare(a.Generation, b.Generation) })
 	return found, s.explain(err, s.topic, "Read")
 }
 
-func (s *Store) deathsIn(ctx context.Context, delivery string, p int32, end int64) ([]Death, error) {
-	var found []Death
-	fates := map[string]Death{} // of keys whose letter has not been met yet
-	err := s.reader.ReadBackwards(ctx, s.topic, p, 0, end, 1<<20, func(recs []schemas.Record) error {
-		for i := range recs {
-			rec := &recs[i]
-			id, _, err := schemas.ParseLetterKey(string(rec.Key))
-			if err != nil || id != delivery {
-				continue
+func (s *Store) deathsIn(ctx context.Context, delivery string, partitions []int32, ends []int64) (found []Death, err error) {
+	var mu sync.Mutex
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(width(len(partitions)))
+	for _, p := range partitions {
+		group.Go(func() error {
+			d := deaths{delivery: delivery, byKey: map[string]*Death{}}
+			err := s.reader.Sift(gctx, s.topic, p, 0, ends[p], 1<<20, d.mayBeIn, d.records)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, death := range d.byKey {
+				found = append(found, *death)
 			}
-			key := string(rec.Key)
-			fate, known := fates[key]
-			switch {
-			case rec.Value == nil && !known:
-				how := header(rec.Headers, schemas.HeaderTombstone)
-				fates[key] = Death{Settled: cmp.Or(how, "settled"), Run: header(rec.Headers, schemas.HeaderRun), At: rec.Timestamp}
-			case rec.Value != nil && fate.Reason == "":
-				var e Entry
-				if e.read(rec) != nil {
-					continue
-				}
-				fate.Entry = *e.detach()
-				found = append(found, fate)
-				fates[key] = fate // an older copy of the same death is left out
-			}
-		}
-		return ctx.Err()
-	})
+			return err
+		})
+	}
+	err = group.Wait()
 	return found, err
+}
+
+// deaths are those of one delivery in one partition, which is read forwards: of two
+// copies of a death the later one counts, and a tombstone settles what is before it.
+type deaths struct {
+	delivery string
+	byKey    map[string]*Death
+}
+
+// mayBeIn: a letter's key, and that of its tombstone, begins with the delivery id.
+func (d *deaths) mayBeIn(batch []byte) bool { return bytes.Contains(batch, []byte(d.delivery)) }
+
+func (d *deaths) records(recs []schemas.Record) error {
+	for i := range recs {
+		rec := &recs[i]
+		key := string(rec.Key)
+		if id, _, err := schemas.ParseLetterKey(key); err != nil || id != d.delivery {
+			continue
+		}
+		if rec.Value == nil {
+			if death := d.byKey[key]; death != nil {
+				death.Settled = cmp.Or(header(rec.Headers, schemas.HeaderTombstone), "settled")
+				death.Run, death.At = header(rec.Headers, schemas.HeaderRun), rec.Timestamp
+			}
+			continue
+		}
+		var e Entry
+		if e.read(rec) == nil {
+			d.byKey[key] = &Death{Entry: *e.detach()}
+		}
+	}
+	return nil
 }
