@@ -265,7 +265,7 @@ func TestFlagsThatDoNotFitARunAreRefusedWhenItIsResumed(t *testing.T) {
 func TestACancelOfARunWhoseRunnerIsSilentSaysSo(t *testing.T) {
 	fake, env := cluster(t)
 	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunRunning, Runner: "desk/7"})
-	res := run(t, "", env, "runs", "cancel", "run-x", "--timeout", "3s")
+	res := run(t, "", env, "runs", "cancel", "run-x", "--timeout", "5s")
 	if res.code != exitFailed || !strings.Contains(res.err, "desk/7") || !strings.Contains(res.err, "has not said that it did") || strings.Contains(res.err, "gave no answer") {
 		t.Errorf("%+v", res)
 	}

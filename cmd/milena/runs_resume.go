@@ -57,7 +57,7 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r.notef("%d letters are left", plan.Write)
+		r.notef("%s to go on with", counted(plan.Write, "letter"))
 		return r.execute(cmd.Context(), plan, opts, f.json)
 	})
 }
