@@ -134,14 +134,18 @@ func (p *program) showAttempt(f *attemptsFlags, a *schemas.Attempt) error {
 
 // writeAttempt writes an attempt as wide as the terminal is, or whole.
 func (p *program) writeAttempt(a *schemas.Attempt, indent string) error {
-	terminal, color, columns := screenOf(p.out)
-	style := attempts.Style{Color: color, Now: time.Now()}
-	if terminal {
-		style.Width = max(0, columns()-len(indent))
-	}
+	style := attempts.Style{Color: isTerminal(p.out), Now: time.Now(), Width: max(0, p.width()-len(indent))}
 	line := strings.ReplaceAll(style.Line(a), "\n", "\n"+indent)
 	_, err := io.WriteString(p.out, indent+line+"\n")
 	return err
+}
+
+// width is how many columns the terminal on stdout has; 0 if it is none.
+func (p *program) width() int {
+	if terminal, _, columns := screenOf(p.out); terminal {
+		return columns()
+	}
+	return 0
 }
 
 // isTerminal reports whether a person reads it. NO_COLOR is honoured by taking

@@ -10,12 +10,15 @@ import (
 
 // columns writes rows below each other, each column as wide as its widest cell among
 // the first rows; what comes later is written as soon as it is known. Nil widths mean
-// that nothing has been written yet.
+// that nothing has been written yet. Where they are wider than the terminal, the last
+// cell, which is an id to be copied, gets a row of its own.
 type columns struct {
-	w      io.Writer
-	rows   [][]string
-	since  time.Time // the first of them was added
-	widths []int
+	w        io.Writer
+	terminal int // its width; 0: it is none
+	rows     [][]string
+	since    time.Time // the first of them was added
+	widths   []int
+	split    bool
 }
 
 // The widths are taken from so many rows, or from those of so long: whoever searches
@@ -57,6 +60,11 @@ func (c *columns) flush() error {
 			c.widths[i] = max(c.widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	total := -2
+	for _, w := range c.widths {
+		total += w + 2
+	}
+	c.split = c.terminal > 0 && total > c.terminal
 	for _, row := range c.rows {
 		if err := c.write(row); err != nil {
 			return err
@@ -68,12 +76,18 @@ func (c *columns) flush() error {
 
 func (c *columns) write(row []string) error {
 	var b strings.Builder
-	for i, cell := range row {
-		b.WriteString(cell)
-		if i < len(row)-1 {
-			b.WriteString(strings.Repeat(" ", 2+max(0, c.widths[i]-utf8.RuneCountInString(cell))))
-		}
+	last := len(row) - 1
+	for i, cell := range row[:last] {
+		b.WriteString(cell + strings.Repeat(" ", 2+max(0, c.widths[i]-utf8.RuneCountInString(cell))))
 	}
-	_, err := fmt.Fprintln(c.w, strings.TrimRight(b.String(), " "))
+	text := b.String() + row[last]
+	if c.split {
+		above := []rune(strings.TrimRight(b.String(), " "))
+		if len(above) > c.terminal {
+			above = append(above[:c.terminal-1], '…')
+		}
+		text = string(above) + "\n  " + row[last]
+	}
+	_, err := fmt.Fprintln(c.w, strings.TrimRight(text, " "))
 	return err
 }

@@ -31,6 +31,21 @@ func TestColumnsAreAsWideAsTheirWidestCell(t *testing.T) {
 	}
 }
 
+func TestWhatIsWiderThanTheTerminalGivesItsIDARow(t *testing.T) {
+	for width, want := range map[int]string{0: "A  ENDPOINT  ID\nb  c         webhooks-1\n", 23: "A  ENDPOINT  ID\nb  c         webhooks-1\n", 22: "A  ENDPOINT\n  ID\nb  c\n  webhooks-1\n", 8: "A  ENDP…\n  ID\nb  c\n  webhooks-1\n"} {
+		var b strings.Builder
+		c := &columns{w: &b, terminal: width}
+		for _, row := range [][]string{{"A", "ENDPOINT", "ID"}, {"b", "c", "webhooks-1"}} {
+			if err := c.add(row...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.flush(); err != nil || b.String() != want {
+			t.Errorf("%d columns: %q %v", width, b.String(), err)
+		}
+	}
+}
+
 func TestRowsAreNotKeptForEver(t *testing.T) {
 	var b strings.Builder
 	c := &columns{w: &b}

@@ -16,7 +16,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 	filterFlags(cmd, &f.query)
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, _ []string) error {
-		table := &columns{w: r.out}
+		table := &columns{w: r.out, terminal: r.width()}
 		shown := 0
 		wait := startMeter(r.err, isTTY(r.err), r.store.Reading, table.waited)
 		cover, err := r.store.List(cmd.Context(), r.filter, func(e *dlq.Entry) error {

@@ -38,12 +38,22 @@ type endpointRun struct {
 	cmd     *cobra.Command
 	json    bool
 	timeout time.Duration
+
+	opened *session
+}
+
+// open is the run's one session: a second would say again which file it reads.
+func (e *endpointRun) open() (s *session, err error) {
+	if e.opened == nil {
+		e.opened, err = e.connect(e.cmd, e.timeout)
+	}
+	return e.opened, err
 }
 
 // with runs work with an Admin, within --timeout. needKeys is for work that makes
 // or keeps secrets.
 func (e *endpointRun) with(needKeys bool, work func(ctx context.Context, a *registry.Admin) error) error {
-	s, err := e.connect(e.cmd, e.timeout)
+	s, err := e.open()
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (e *endpointRun) explain(id string) error {
 	if err != nil {
 		return err
 	}
-	s, err := e.connect(e.cmd, e.timeout)
+	s, err := e.open()
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,21 @@ func TestExplainSaysWhyNothingIsSent(t *testing.T) {
 	}
 	// Also when every process is dead.
 	explains("down", "no process owns its partition", "failing since")
+}
+
+func TestTheFileThatIsReadIsSaidOnce(t *testing.T) {
+	env := registered(t)
+	must(t, env, "endpoint", "create", "--id", "shop", "--url", "http://127.0.0.1:3000/")
+	brokers, _ := strings.CutPrefix(env[0], "MILENA_KAFKA_BROKERS=")
+	if err := errors.Join(os.Mkdir(".milena", 0o700), os.WriteFile(".milena/milena.yaml", []byte("kafka:\n  brokers: ["+brokers+"]\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"explain shop", "list --failing", "get shop"} {
+		res := run(t, "", env[1:], append([]string{"endpoint"}, strings.Fields(args)...)...)
+		if res.code != exitDone || strings.Count(res.err, "using .milena/milena.yaml") != 1 {
+			t.Errorf("%s: %+v", args, res)
+		}
+	}
 }
 
 func TestExplainNamesTheKeyThatASecretWasSealedWith(t *testing.T) {

@@ -81,7 +81,7 @@ func (e *endpointRun) listAll(list []*schemas.Endpoint, tenant string, partly bo
 
 // listFailing shows the endpoints in trouble, each with its reasons.
 func (e *endpointRun) listFailing(list []*schemas.Endpoint, tenant string) error {
-	s, err := e.connect(e.cmd, e.timeout)
+	s, err := e.open()
 	if err != nil {
 		return err
 	}

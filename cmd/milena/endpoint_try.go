@@ -34,7 +34,7 @@ func (p *program) endpointTestCommand() *cobra.Command {
 		}); err != nil {
 			return err
 		}
-		s, err := e.connect(e.cmd, e.timeout)
+		s, err := e.open()
 		if err != nil {
 			return err
 		}

@@ -30,12 +30,15 @@ func (s Style) narrow(a *schemas.Attempt) string {
 	if ans := answer(a); ans != "-" {
 		said += " " + ans
 	}
-	number := "-"
+	number, took := "-", "-"
 	if a.Number > 0 {
 		number = "#" + strconv.Itoa(a.Number)
 	}
+	if a.Duration > 0 { // else nothing was sent
+		took = milliseconds(a.Duration)
+	}
 	start := s.shortClock(a.Started) + "  "
-	about := fmt.Sprintf("  %7s  %-3s %-12s ", milliseconds(a.Duration), number, text(a.EndpointID, 64))
+	about := fmt.Sprintf("  %7s  %-3s %-12s ", took, number, text(a.EndpointID, 64))
 	next := s.shortNext(a)
 	if next != "" {
 		next = ", " + next

@@ -109,7 +109,7 @@ func TestATableFitsATerminal(t *testing.T) {
 		{Topic: "webhooks.retry.24h", Group: "webhooks.releaser", Members: 3, Partitions: []Partition{
 			{State: Waiting, tier: true, Commit: &commit, End: 105, Unfinished: 100, Waiting: 100, Exact: true},
 		}},
-	}, Hold: Hold{Topic: "webhooks.hold"}}
+	}, Hold: Hold{Topic: "webhooks.hold", Records: 1_234_562, Since: &old, AsOf: &old, Endpoints: []HeldEndpoint{{Endpoint: "ep_esomievdjsforauqckihxsh634", Records: 1_234_562}}}}
 	for i := range r.Topics {
 		r.Topics[i].judge()
 	}
@@ -120,7 +120,11 @@ func TestATableFitsATerminal(t *testing.T) {
 	}
 	table, _, _ := strings.Cut(b.String(), "\n\n")
 	for line := range strings.Lines(table) {
-		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 100 {
+		most := 100
+		if strings.HasPrefix(line, "held") {
+			most = 80
+		}
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > most {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

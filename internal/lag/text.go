@@ -110,9 +110,9 @@ func (s Style) paint(state State, text string) string {
 }
 
 func (s Style) hold(b *strings.Builder, h *Hold, width int, now time.Time) {
-	who := ""
+	asOf, who := "", ""
 	if h.AsOf != nil {
-		who = "as of " + span(now.Sub(*h.AsOf)) + " ago:"
+		asOf = "as of " + span(now.Sub(*h.AsOf)) + " ago"
 		for i, e := range h.Endpoints {
 			if i == mostHeld {
 				who += fmt.Sprintf(" and %d more", len(h.Endpoints)-mostHeld)
@@ -121,8 +121,11 @@ func (s Style) hold(b *strings.Builder, h *Hold, width int, now time.Time) {
 			who += " " + schemas.CleanText(e.Endpoint, 64) + " " + number(int64(e.Records))
 		}
 	}
-	line := fmt.Sprintf("%-*s %-*s "+figures, stateWidth, "held", width, h.Topic, number(h.Records), "-", age(h.Since, now), who)
+	line := fmt.Sprintf("%-*s %-*s "+figures, stateWidth, "held", width, h.Topic, number(h.Records), "-", age(h.Since, now), asOf)
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	if who != "" { // a row of its own: it may be long
+		fmt.Fprintf(b, "%-*s%s\n", stateWidth, "", who)
+	}
 }
 
 func (s Style) letters(b *strings.Builder, r *Report, width int) {
