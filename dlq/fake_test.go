@@ -117,6 +117,15 @@ func TestAReadingThatIsEndedEarlyVouchesForNoPartitionThatItHasNotBegun(t *testi
 	}
 }
 
+func TestWhatAListHasReadAndNotShownIsNotSeen(t *testing.T) {
+	noon := time.Now()
+	m := &merge{heads: []*head{{done: true, queue: []queued{{at: noon}}}, {done: true}}}
+	c := Coverage{Complete: true, Partitions: 2, Of: 2}
+	if m.left(&c); c != (Coverage{Partitions: 1, Of: 2, BackTo: noon}) {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestASummaryThatDoesNotKnowWhatExpiresSaysSo(t *testing.T) {
 	w := newWorld(t)
 	w.endpoint("ep_1")

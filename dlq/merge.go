@@ -48,8 +48,15 @@ func (s *Store) newest(ctx context.Context, f *Filter, below Snapshot, fn func(*
 
 // left takes back what was read and not given up: it is not in what was seen.
 func (m *merge) left(c *Coverage) {
+	begun := c.Complete || !c.BackTo.IsZero()
 	for _, h := range m.heads {
-		if len(h.queue) > 0 && h.queue[0].at.After(c.BackTo) && !c.BackTo.IsZero() {
+		if len(h.queue) == 0 {
+			continue
+		}
+		if h.done && h.err == nil {
+			c.Complete, c.Partitions = false, c.Partitions-1
+		}
+		if begun && h.queue[0].at.After(c.BackTo) {
 			c.BackTo = h.queue[0].at
 		}
 	}
