@@ -419,6 +419,7 @@ func (m *month) recent(t *testing.T) {
 	r := m.start("dlq", "list", "--since", since.UTC().Format(time.RFC3339Nano), "--json")
 	must(t, r.wait())
 	m.judged(t, r)
+	t.Logf("%d letters", len(want))
 	if got := idsOf(t, r.out.String()); !slices.Equal(got, want) {
 		t.Errorf("%d letters, not %d, or in another order", len(got), len(want))
 	}
