@@ -180,6 +180,9 @@ func (p *Partition) serve(asker *lane, from int64, chunk HoldChunk) {
 	for i := range chunk.Records {
 		rec := &chunk.Records[i]
 		l := s.byID[string(rec.Key)]
+		if p.strays && (l == nil || l.part != p) {
+			l = s.byID[strayKey(string(rec.Key), p.number)]
+		}
 		if l == nil || !served[l] || rec.Offset < l.held.searched {
 			continue
 		}

@@ -53,6 +53,7 @@ const itemOverhead = 1 << 10
 // health. All fields are guarded by lanes.mu.
 type lane struct {
 	id      string
+	key     string // in lanes.byID: the id, but for a stray lane; see strayKey
 	tenant  *tenant
 	part    *Partition // the assignment that its queues were read under
 	ep      *Endpoint  // as last used; nil: not known yet

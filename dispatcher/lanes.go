@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"container/list"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -105,10 +106,20 @@ func tenantOf(ep *Endpoint) string {
 
 // lane returns the endpoint's lane, made where there is none.
 func (s *lanes) lane(id string, part *Partition, tenant string) *lane {
-	l := s.byID[id]
+	return s.laneOf(id, id, part, tenant)
+}
+
+// strayKey is where the lane is that sends what an endpoint has on hold in a partition
+// that is no longer its own, because the number of partitions was raised since. It is
+// a lane beside the endpoint's: in one and the same, a record of the new partition
+// would have ended the old one's assignment, and nobody would read its hold again.
+func strayKey(id string, partition int32) string { return id + "@" + strconv.Itoa(int(partition)) }
+
+func (s *lanes) laneOf(key, id string, part *Partition, tenant string) *lane {
+	l := s.byID[key]
 	if l == nil {
-		l = &lane{id: id, tenant: s.ring.tenant(tenant), anchor: -1, part: part}
-		s.byID[id] = l
+		l = &lane{id: id, key: key, tenant: s.ring.tenant(tenant), anchor: -1, part: part}
+		s.byID[key] = l
 	}
 	if l.part != part {
 		l.disown()
@@ -194,7 +205,7 @@ func (s *lanes) settleIn(l *lane, now time.Time) {
 
 // rest notes that a lane has no work, if so.
 func (s *lanes) rest(l *lane, now time.Time) {
-	if l.idle == nil && !l.working() && s.byID[l.id] == l {
+	if l.idle == nil && !l.working() && s.byID[l.key] == l {
 		l.idle = s.idle.PushBack(l)
 		s.evict(now)
 	}
@@ -228,7 +239,7 @@ func (s *lanes) evict(now time.Time) {
 			l.wake.Stop()
 		}
 		s.ring.leave(l.tenant)
-		delete(s.byID, l.id)
+		delete(s.byID, l.key)
 	}
 }
 

@@ -41,6 +41,7 @@ type Partition struct {
 
 	endReading context.CancelFunc // of hold
 	readEnded  chan struct{}      // closed when nobody reads it any more
+	strays     bool               // some endpoints that it has on hold are in another partition now; set before the first read
 }
 
 // fullFor reports whether no more records of the partition may be taken in now.

@@ -42,7 +42,14 @@ func (p *Partition) takeOver(t Takeover) {
 	p.claim, p.claims = t.Claim, t.Claims
 	end := t.Claims[len(t.Claims)-1].HoldEnd
 	for id, h := range t.Health {
-		l := s.lane(id, p, "")
+		key := id
+		if p.d.Placement.PartitionOf(id) != p.number {
+			if h.Next == nil {
+				continue // it is sent to elsewhere, and nothing of it stands here
+			}
+			key, p.strays = strayKey(id, p.number), true
+		}
+		l := s.laneOf(key, id, p, "")
 		l.telling = telling{stands: true, dirty: true}
 		l.version = h.Version
 		if h.Next != nil {

@@ -70,14 +70,21 @@ func newWorld(t *testing.T, cfg Config) *world {
 // newWorldOn makes a process that finds hold and health as another has left them.
 func newWorldOn(t *testing.T, cfg Config, topics *memoryHold) *world {
 	t.Helper()
-	w := &world{topics: topics, t: t, endpoints: map[string]*Endpoint{}, open: map[string]int{}, most: map[string]int{}}
+	return newWorldAt(t, cfg, topics, topics, 0)
+}
+
+// newWorldAt has the endpoints in another partition than 0, which it owns, and log in
+// place of topics.
+func newWorldAt(t *testing.T, cfg Config, topics *memoryHold, log HoldLog, home int32) *world {
+	t.Helper()
+	w := &world{topics: topics, home: home, t: t, endpoints: map[string]*Endpoint{}, open: map[string]int{}, most: map[string]int{}}
 	w.owned.Store(true)
 	w.connects.Store(true)
 	w.answer = func(*http.Request) (*http.Response, error) { return status(200), nil }
 	w.d = New(cfg, Deps{
 		Transport: w, Classify: func(error) schemas.ErrorClass { return schemas.ClassConnect },
 		Endpoints: w, Placement: w, Parker: w, DeadLetters: w, AttemptLog: w, Forwarder: w,
-		Notifier: w, HoldLog: topics,
+		Notifier: w, HoldLog: log,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	w.p = w.d.Assign(ctx, 0, w)
