@@ -68,10 +68,13 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 		}
 		if plan.Total() == 0 {
 			r.notef("nothing matched")
-			if f.failEmpty {
+			if f.json && f.dryRun {
+				err = r.preview(plan, true)
+			}
+			if err == nil && f.failEmpty {
 				return &exit{code: exitFailed}
 			}
-			return nil
+			return err
 		}
 		if err := r.preview(plan, f.json && f.dryRun); err != nil || f.dryRun {
 			return err

@@ -211,6 +211,15 @@ func TestAMistakeInTheFlagsIsSaidWithoutAKafka(t *testing.T) {
 	}
 }
 
+func TestADryRunOfNothingIsAPlanOfNothing(t *testing.T) {
+	_, env := cluster(t)
+	res := run(t, "", env, "dlq", "replay", "--all", "--dry-run", "--json")
+	var plan dlq.View
+	if err := json.Unmarshal([]byte(res.out), &plan); err != nil || res.code != exitDone || plan.Matched != 0 {
+		t.Errorf("%v %+v", err, res)
+	}
+}
+
 func TestAScriptMustSayAHighNumber(t *testing.T) {
 	fake, env := cluster(t)
 	bury(t, fake, "shop-1", "1", "2", "3")
