@@ -112,6 +112,9 @@ func discardAndImport(t *testing.T, env []string) {
 	if res := run(t, "", env, "dlq", "count"); res.out != "0\n" {
 		t.Errorf("after the discard: %+v", res)
 	}
+	if res := run(t, "", env, "dlq", "discard", "--all", "--because", "test", "--yes", "--export-to", file); res.code != exitUsage || !strings.Contains(res.err, file+" is there already") {
+		t.Errorf("discard to a file that is there: %+v", res)
+	}
 	if res := run(t, "", env, "dlq", "import", file); res.code != 0 || !strings.Contains(res.err, "is done: 2 of 2 written\n") {
 		t.Fatalf("import: %+v", res)
 	}
