@@ -102,7 +102,7 @@ func (s *Store) Export(ctx context.Context, w io.Writer, sel *Selection, f Filte
 	s.reads(sel.Count)
 	var err error
 	for _, p := range slices.Sorted(maps.Keys(sel.offsets)) {
-		if err = s.reread(ctx, sel, p, sel.offsets[p], 1<<20, x.letter); err != nil {
+		if err = s.reread(ctx, sel, p, sel.offsets[p], 1<<20, nil, x.letter); err != nil {
 			break
 		}
 	}

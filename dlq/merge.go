@@ -28,7 +28,7 @@ func (s *Store) newest(ctx context.Context, f *Filter, below Snapshot, fn func(*
 		sc.visit = func(e *Entry) error { return m.offer(h, e.keep(), sc.back) }
 		sc.passed = func(ctx context.Context, back time.Time) { m.pass(ctx, h, back) }
 		wg.Go(func() {
-			err := sc.run(mctx, from[sc.part], ends[sc.part], chunkFor(cap(sc.turns)))
+			err := sc.run(mctx, from[sc.part], ends[sc.part], chunkFor(cap(sc.turn.of)))
 			m.done(h, err)
 		})
 	}

@@ -64,23 +64,22 @@ func (r *runner) replay(ctx context.Context, outcomes *follower) error {
 	return err
 }
 
-// all reads many partitions at the same time, so that no owner gets all of it at once.
+// all reads the partitions in turns, so that no owner gets all of it at once.
 func (r *runner) all(ctx context.Context, offsets map[int32][]int64, fn func(context.Context, *Entry) error) error {
-	return eachPartition(ctx, offsets, func(ctx context.Context, p int32, offsets []int64, chunk int32) error {
-		return r.store.reread(ctx, r.plan.Selection, p, offsets, chunk, func(e *Entry) error { return fn(ctx, e) })
+	return eachPartition(ctx, offsets, func(ctx context.Context, p int32, offsets []int64, chunk int32, t *turn) error {
+		return r.store.reread(ctx, r.plan.Selection, p, offsets, chunk, t, func(e *Entry) error { return fn(ctx, e) })
 	})
 }
 
-// partitionsAtOnce bounds memory: of each at least one batch is held, which takes up to
-// 7 MiB when it is unpacked.
-const partitionsAtOnce = 8
+// chunksAtOnce bounds memory: a chunk is at least one batch, which takes up to 18 MiB
+// when it is unpacked.
+const chunksAtOnce = 3
 
-func eachPartition(ctx context.Context, offsets map[int32][]int64, fn func(ctx context.Context, p int32, offsets []int64, chunk int32) error) error {
+func eachPartition(ctx context.Context, offsets map[int32][]int64, fn func(ctx context.Context, p int32, offsets []int64, chunk int32, t *turn) error) error {
 	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(partitionsAtOnce)
-	chunk := chunkFor(min(partitionsAtOnce, len(offsets)))
+	turns := make(chan struct{}, chunksAtOnce)
 	for _, p := range slices.Sorted(maps.Keys(offsets)) {
-		group.Go(func() error { return fn(gctx, p, offsets[p], chunk) })
+		group.Go(func() error { return fn(gctx, p, offsets[p], chunkFor(chunksAtOnce), &turn{of: turns}) })
 	}
 	return group.Wait()
 }

@@ -241,8 +241,8 @@ func (r *runner) resend(ctx context.Context) error {
 			return err
 		}
 	}
-	return eachPartition(ctx, r.plan.offsets, func(ctx context.Context, p int32, offsets []int64, chunk int32) error {
-		return r.store.records(ctx, topic, p, offsets, chunk, func(rec *schemas.Record) error {
+	return eachPartition(ctx, r.plan.offsets, func(ctx context.Context, p int32, offsets []int64, chunk int32, t *turn) error {
+		return r.store.records(ctx, topic, p, offsets, chunk, t, func(rec *schemas.Record) error {
 			d, err := schemas.ParseDelivery(*rec)
 			if err != nil {
 				return fmt.Errorf("%s/%d at offset %d: %w", topic, p, rec.Offset, err)

@@ -31,7 +31,7 @@ type scan struct {
 	seen   seen
 	visit  func(*Entry) error
 	passed func(context.Context, time.Time) // tells how far back the reading has come, and may block; may be nil
-	turns  chan struct{}                    // holds one while a chunk is in memory; nil: is not bounded
+	turn   *turn                            // has it while a chunk is in memory
 
 	back    time.Time // running minimum of the times of records
 	cover   Coverage
@@ -89,7 +89,7 @@ func (s *Store) each(ctx context.Context, f *Filter, below Snapshot, step bool, 
 	for _, sc := range scans {
 		group.Go(func() error {
 			sc.visit = visitor(sc.part)
-			return sc.run(gctx, from[sc.part], ends[sc.part], chunkFor(cap(sc.turns)))
+			return sc.run(gctx, from[sc.part], ends[sc.part], chunkFor(cap(sc.turn.of)))
 		})
 	}
 	err = group.Wait()
@@ -129,7 +129,7 @@ func (s *Store) scans(ctx context.Context, f *Filter, below Snapshot) (scans []*
 	}
 	turns := make(chan struct{}, width(len(scans)))
 	for _, sc := range scans {
-		sc.turns = turns
+		sc.turn = &turn{of: turns}
 	}
 	s.reads(of)
 	return scans, from, ends, nil
@@ -158,10 +158,10 @@ func total(scans []*scan) Coverage {
 }
 
 func (sc *scan) run(ctx context.Context, from, to int64, chunk int32) error {
-	if err := sc.begin(ctx); err != nil {
+	if err := sc.turn.begin(ctx); err != nil {
 		return err
 	}
-	defer sc.end()
+	defer sc.turn.end()
 	at := to
 	err := sc.store.reader.ReadBackwards(ctx, sc.store.topic, sc.part, from, to, chunk, func(recs []schemas.Record) error {
 		for i := range recs {
@@ -179,34 +179,15 @@ func (sc *scan) run(ctx context.Context, from, to int64, chunk int32) error {
 	return err
 }
 
-func (sc *scan) begin(ctx context.Context) error {
-	if sc.turns == nil {
-		return nil
-	}
-	select {
-	case sc.turns <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		sc.turns = nil // end has nothing to give back
-		return ctx.Err()
-	}
-}
-
-func (sc *scan) end() {
-	if sc.turns != nil {
-		<-sc.turns
-	}
-}
-
 // next lets others have their turn between two chunks, while nothing of this partition
 // is in memory but its keys.
 func (sc *scan) next(ctx context.Context) error {
 	sc.scratch = Entry{}
-	sc.end()
+	sc.turn.end()
 	if sc.passed != nil {
 		sc.passed(ctx, sc.back)
 	}
-	return sc.begin(ctx)
+	return sc.turn.begin(ctx)
 }
 
 func (sc *scan) record(rec *schemas.Record) error {

@@ -173,8 +173,8 @@ const gapWorthSkipping = 4096
 // topic holds which was made anew: at the offset of a letter stands another one there.
 // An Entry shares its bytes with what was fetched and may be kept for as long as they
 // are needed.
-func (s *Store) reread(ctx context.Context, sel *Selection, part int32, offsets []int64, chunk int32, fn func(*Entry) error) error {
-	return s.records(ctx, s.topic, part, offsets, chunk, func(rec *schemas.Record) error {
+func (s *Store) reread(ctx context.Context, sel *Selection, part int32, offsets []int64, chunk int32, t *turn, fn func(*Entry) error) error {
+	return s.records(ctx, s.topic, part, offsets, chunk, t, func(rec *schemas.Record) error {
 		if rec.TopicID != sel.topicID {
 			return nil
 		}
@@ -186,9 +186,14 @@ func (s *Store) reread(ctx context.Context, sel *Selection, part int32, offsets 
 	})
 }
 
-// records hands over what stands at ascending offsets of a partition. While no broker
-// answers for it, it goes on trying: a run of hours shall not end with a broker's restart.
-func (s *Store) records(ctx context.Context, topic string, part int32, offsets []int64, chunk int32, fn func(*schemas.Record) error) error {
+// records hands over what stands at ascending offsets of a partition, a chunk a turn.
+// While no broker answers for it, it goes on trying: a run of hours shall not end with a
+// broker's restart.
+func (s *Store) records(ctx context.Context, topic string, part int32, offsets []int64, chunk int32, t *turn, fn func(*schemas.Record) error) error {
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	defer t.end()
 	for len(offsets) > 0 {
 		n := 1
 		for n < len(offsets) && offsets[n]-offsets[n-1] < gapWorthSkipping {
@@ -209,7 +214,7 @@ func (s *Store) records(ctx context.Context, topic string, part int32, offsets [
 				}
 				offsets = offsets[1:]
 			}
-			return ctx.Err()
+			return t.next(ctx)
 		})
 		switch {
 		case err == nil:
@@ -218,6 +223,9 @@ func (s *Store) records(ctx context.Context, topic string, part int32, offsets [
 			}
 		case refused == nil && ctx.Err() == nil && kafka.IsTransient(err):
 			s.log.Warn("what was selected cannot be read, trying again", "err", err)
+			if err := t.next(ctx); err != nil { // other brokers may be there
+				return err
+			}
 		default:
 			return s.explain(err, topic, "Read")
 		}

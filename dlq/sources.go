@@ -137,7 +137,7 @@ func (r *runner) resendSources(ctx context.Context, src *fromSources, partitions
 		}
 		group.Go(func() error {
 			left := picks
-			return r.store.records(gctx, at.topic, at.part, slices.Compact(offsets), chunkFor(min(16, len(places))), func(rec *schemas.Record) error {
+			return r.store.records(gctx, at.topic, at.part, slices.Compact(offsets), chunkFor(min(16, len(places))), nil, func(rec *schemas.Record) error {
 				d, err := src.Read(*rec)
 				if err != nil {
 					return err // it could be read a moment ago

@@ -36,15 +36,16 @@ func forwards(from, to int64, fetch func(at int64) (Fetched, error), fn func([]s
 		case err != nil:
 			return err
 		}
+		next := f.Next // what is kept of f while fn takes its time is fn's affair
 		if recs := below(f.Records, to); len(recs) > 0 {
 			if err := fn(recs); err != nil {
 				return err
 			}
 		}
-		if f.Next == from {
+		if next == from {
 			return nil
 		}
-		from = f.Next
+		from = next
 	}
 	return nil
 }
