@@ -2,12 +2,14 @@ package dlq
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -54,8 +56,11 @@ func TestFiguresTellTheRetentionAsItIsNow(t *testing.T) {
 		if err != nil || changed[0].Err != nil {
 			t.Fatalf("%+v %v", changed, err)
 		}
-		if f, err := w.store.Figures(w.ctx(), nil); err != nil || f.Retention != time.Duration(days)*24*time.Hour {
-			t.Errorf("%d days: %+v %v", days, f, err)
-		}
+		testkit.Eventually(t, 30*time.Second, func() string { // the broker hears of it from the controller
+			if f, err := w.store.Figures(w.ctx(), nil); err != nil || f.Retention != time.Duration(days)*24*time.Hour {
+				return fmt.Sprintf("%d days: %+v %v", days, f, err)
+			}
+			return ""
+		})
 	}
 }

@@ -1,11 +1,14 @@
 package dlq
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 )
 
 func (w *world) admin() *kadm.Client {
@@ -27,6 +30,12 @@ func TestLettersFromBeforeThePartitionsWereRaisedAreTheirEndpointsStill(t *testi
 		if resp, err := w.admin().CreatePartitions(w.ctx(), 3, topic); err != nil || resp.Error() != nil {
 			t.Fatal(err, resp.Error())
 		}
+		testkit.Eventually(t, 30*time.Second, func() string { // the broker hears of it from the controller
+			if ends, err := w.open().reader.Ends(w.ctx(), topic); err != nil || len(ends) != 7 {
+				return fmt.Sprintf("%s has %d partitions, %v", topic, len(ends), err)
+			}
+			return ""
+		})
 	}
 	w.store = w.open() // of a process that was started after it
 	for _, id := range endpoints {
