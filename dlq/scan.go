@@ -76,7 +76,8 @@ func (s *Store) visit(ctx context.Context, f *Filter, below Snapshot, step bool,
 	})
 }
 
-// each reads the partitions, in step or in waves, newest first, and calls their visitors, each from one goroutine; the limit is ignored.
+// each reads the partitions, in step or in waves, newest first, and calls their
+// visitors, each from one goroutine; the limit is ignored.
 func (s *Store) each(ctx context.Context, f *Filter, below Snapshot, step bool, visitor func(p int32) func(*Entry) error) (Coverage, error) {
 	scans, from, ends, err := s.scans(ctx, f, below)
 	if err != nil {

@@ -2,7 +2,6 @@ package dlq
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -126,18 +125,17 @@ func (r *resending) takeEvent(src *fromSources, rec *schemas.Record, open bool) 
 
 // resendSources writes what was selected from sources.
 func (r *runner) resendSources(ctx context.Context, src *fromSources, partitions int32) error {
-	places := slices.Collect(maps.Keys(src.picks))
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
-	for _, at := range places {
-		picks := src.picks[at] // in the order of the log
+	turns := make(chan struct{}, chunksAtOnce)
+	for at, picks := range src.picks { // the picks in the order of the log
 		offsets := make([]int64, len(picks))
 		for i := range picks {
 			offsets[i] = picks[i].offset
 		}
 		group.Go(func() error {
 			left := picks
-			return r.store.records(gctx, at.topic, at.part, slices.Compact(offsets), chunkFor(min(16, len(places))), nil, func(rec *schemas.Record) error {
+			return r.store.records(gctx, at.topic, at.part, slices.Compact(offsets), chunkFor(chunksAtOnce), &turn{of: turns}, func(rec *schemas.Record) error {
 				d, err := src.Read(*rec)
 				if err != nil {
 					return err // it could be read a moment ago

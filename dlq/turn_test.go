@@ -2,11 +2,14 @@ package dlq
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/milena-project/milena/schemas"
 )
 
 func TestPartitionsHaveTheirTurnsOneAfterTheOther(t *testing.T) {
@@ -47,4 +50,38 @@ func TestPartitionsHaveTheirTurnsOneAfterTheOther(t *testing.T) {
 			t.Error("a turn was not given back")
 		}
 	})
+}
+
+// of has no room, so each begin and each end waits for the test, which counts them.
+func TestWhatIsRereadGivesItsTurnBackAfterEachChunk(t *testing.T) {
+	w := newWorld(t)
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	const batches = 3
+	for range batches {
+		d := w.delivery("ep_1")
+		d.Payload = noise(r, 40<<10) // more than is asked for at once
+		w.die(d, schemas.ReasonExhausted, time.Now())
+		w.flush()
+	}
+	sel, err := w.store.Select(w.ctx(), Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, ended, turns, letters := make(chan struct{}), make(chan error, 1), 0, 0
+	part := partitionOf("ep_1")
+	go func() {
+		ended <- w.store.reread(w.ctx(), sel, part, sel.offsets[part], 16<<10, &turn{of: of}, func(*Entry) error { letters++; return nil })
+	}()
+	for {
+		select {
+		case <-of:
+			turns++
+			of <- struct{}{}
+		case err := <-ended:
+			if err != nil || letters != batches || turns <= batches {
+				t.Errorf("%d letters in %d turns, %v", letters, turns, err)
+			}
+			return
+		}
+	}
 }

@@ -15,7 +15,7 @@ type meter struct {
 	out      io.Writer
 	terminal bool
 	reading  func() dlq.Reading
-	tick     func() error // called now and then, together with nothing of with; may be nil
+	tick     func() error // called now and then, never while with writes; may be nil
 	began    time.Time    // the reading, of which a command may make several
 	last     int64        // how far it had come
 

@@ -12,6 +12,12 @@ import (
 // attempt; then the attempt fails.
 const maxRedials = 4
 
+// alertBytes is the most that tls.Conn writes by itself when the peer has closed: a
+// close_notify takes 23 to 53 bytes with the cipher suites of crypto/tls. The shortest
+// request is 44 bytes and 22 of its record, and of a part of a record the peer can
+// read nothing.
+const alertBytes = 64
+
 // flight is one request on its way: which connection it has, and whether a byte of
 // it may have left.
 //
@@ -24,6 +30,7 @@ type flight struct {
 	trace  httptrace.ClientTrace
 	conn   *conn // nil: none yet, or HTTP/2, whose connections carry several requests
 	before int64
+	spare  int64 // so many bytes are no request
 	reused bool
 	at     *atomic.Int64 // the caller's; see Send
 }
@@ -32,13 +39,13 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 	if f.at != nil {
 		f.at.CompareAndSwap(0, time.Now().UnixNano())
 	}
-	f.conn = nil
+	f.conn, f.spare = nil, 0
 	inner := info.Conn
 	if t, ok := inner.(*tls.Conn); ok {
 		if t.ConnectionState().NegotiatedProtocol == "h2" {
 			return
 		}
-		inner = t.NetConn()
+		inner, f.spare = t.NetConn(), alertBytes
 	}
 	if c, ok := inner.(*conn); ok {
 		f.conn, f.before, f.reused = c, c.written.Load(), info.Reused
@@ -47,9 +54,9 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 }
 
 // untouched reports that the request was given a kept connection and that not one
-// byte was written to it since. net/http returns only after its writer has ended.
+// byte of it was written since. net/http returns only after its writer has ended.
 func (f *flight) untouched() bool {
-	return f.conn != nil && f.reused && f.conn.written.Load() == f.before
+	return f.conn != nil && f.reused && f.conn.written.Load()-f.before <= f.spare
 }
 
 // send makes one POST, on as many kept connections as turn out to be closed.

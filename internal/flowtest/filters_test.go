@@ -340,7 +340,16 @@ func (p *pool) replayed(f dlq.Filter, want []*schemas.Letter) int {
 	if rep.Run.Counts.Written != int64(len(sent)) {
 		p.t.Fatalf("the replay of %+v says %+v, not %d", f, rep.Run.Counts, len(sent))
 	}
-	p.delivered(testkit.Patience * time.Minute)
+	testkit.Eventually(p.t, time.Minute, func() string {
+		c := testkit.Compare(p.produced, p.receiver.Log)
+		if c.Corrupted > 0 || c.Unexpected > 0 { // it will not get better
+			p.t.Fatalf("after the replay of %+v: %s", f, c)
+		}
+		if !c.Complete() {
+			return c.String()
+		}
+		return ""
+	})
 	p.open = slices.DeleteFunc(p.open, func(l *schemas.Letter) bool { return sent[l] })
 	return len(sent)
 }
