@@ -62,27 +62,36 @@ type Position []int64
 func (l *Log) End(ctx context.Context) (Position, error) { return l.reader.Ends(ctx, l.topic) }
 
 // Last returns the newest attempts before a position that the filter wants, at
-// most limit, the oldest of them first. It reads only the partition of the endpoint
-// where the filter names one, and not beyond Since; without either it may have to read
-// the whole topic. more says that the limit cut off older ones. When ctx ends first,
-// the error is a *PartialError, and what was found is there.
+// most limit, the oldest of them first. It does not read beyond Since. Where the filter
+// names an endpoint, it reads the endpoint's partition, and of those that were it before
+// the partitions were raised what may be newer than what it has found; without either it
+// may have to read the whole topic. more says that the limit cut off older ones. When ctx
+// ends first, the error is a *PartialError, and what was found is there.
 func (l *Log) Last(ctx context.Context, f Filter, end Position, limit int) (found []schemas.Attempt, more bool, err error) {
 	starts, err := l.starts(ctx, f.Since)
 	if err != nil {
 		return nil, false, err
 	}
 	s := search{log: l, filter: &f, limit: limit}
-	for _, p := range l.partitions(&f, len(end)) {
-		if int(p) < len(starts) { // else it came after the position
-			s.add(p, starts[p], end[p])
-		}
+	for _, p := range l.partitions(&f, min(len(end), len(starts))) { // those above came after the position
+		s.add(p, starts[p], end[p])
+	}
+	s.active = len(s.spans)
+	if f.endpoint() != "" {
+		s.active = min(1, s.active)
 	}
 	found, more, err = s.run(ctx)
-	sortByTime(found)
-	if len(found) > limit {
-		found, more = found[len(found)-limit:], true
+	if err != nil || s.active == len(s.spans) || s.begun() {
+		return found, more, err
 	}
-	return found, more, err
+	if more && len(found) > 0 { // then of the others only what is newer can be among the newest
+		if starts, err = l.starts(ctx, found[0].Started); err != nil {
+			return nil, false, err
+		}
+		s.notBefore(starts)
+	}
+	s.active = len(s.spans)
+	return s.run(ctx)
 }
 
 // PartialError is a search that was ended early: what came with it was attempted, and
@@ -110,10 +119,11 @@ func (l *Log) starts(ctx context.Context, since time.Time) ([]int64, error) {
 // clockMargin is how far the clocks of brokers may be behind those of dispatchers.
 const clockMargin = 10 * time.Minute
 
-// partitions are those that wanted attempts can be in.
+// partitions are those, of n, that wanted attempts can be in. The endpoint's of now is
+// the first.
 func (l *Log) partitions(f *Filter, n int) []int32 {
 	if id := f.endpoint(); id != "" && n > 0 {
-		return []int32{kafka.Partition([]byte(id), int32(n))}
+		return kafka.PartitionsEver([]byte(id), int32(n))
 	}
 	all := make([]int32, n)
 	for i := range all {

@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -27,9 +28,10 @@ type search struct {
 	sieve  func([]byte) bool
 	of     int64 // records that there are to search
 
-	mu    sync.Mutex
-	spans []*span // one a partition
-	turn  int
+	mu     sync.Mutex
+	spans  []*span // one a partition
+	active int     // so many of them are searched, the first
+	turn   int
 }
 
 // span is one partition of a search, in segments from the newest to the oldest.
@@ -55,6 +57,18 @@ func (s *search) add(partition int32, from, to int64) {
 	s.of += max(0, to-from)
 }
 
+// notBefore leaves out of the spans that are not searched yet what stands before starts.
+func (s *search) notBefore(starts []int64) {
+	for _, p := range s.spans[s.active:] {
+		if from := max(p.from, min(p.to, starts[p.partition])); from > p.from {
+			s.of -= from - p.from
+			p.from = from
+		}
+	}
+}
+
+// run searches the active spans, and returns what was found in all, sorted and cut to
+// the limit.
 func (s *search) run(outer context.Context) (found []schemas.Attempt, more bool, err error) {
 	s.sieve = s.filter.sieve()
 	if s.sieve == nil {
@@ -94,6 +108,10 @@ func (s *search) run(outer context.Context) (found []schemas.Attempt, more bool,
 		}
 		more = more || (p.enough && p.from < p.to && !p.first())
 	}
+	sortByTime(found)
+	if len(found) > s.limit {
+		found, more = found[len(found)-s.limit:], true
+	}
 	return found, more, err
 }
 
@@ -131,8 +149,8 @@ func (l *Log) readerAt(i int) (*kafka.Reader, error) {
 func (s *search) next() (*span, *segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for range s.spans {
-		p := s.spans[s.turn%len(s.spans)]
+	for range s.active {
+		p := s.spans[s.turn%s.active]
 		s.turn++
 		if p.enough || p.from >= p.to {
 			continue
@@ -144,6 +162,9 @@ func (s *search) next() (*span, *segment) {
 	}
 	return nil, nil
 }
+
+// begun reports whether the first of what is wanted is found.
+func (s *search) begun() bool { return slices.ContainsFunc(s.spans, (*span).first) }
 
 // finish notes that a segment is read, and whether the newest ones are enough.
 func (s *search) finish(p *span, seg *segment) {

@@ -13,6 +13,22 @@ func Partition(key []byte, n int32) int32 {
 	return int32(murmur2(key)&0x7fffffff) % n
 }
 
+// PartitionsEver are the partitions that a key has or had of a topic that has n now and
+// never had more: that of now first. Kafka only ever adds partitions, and what is in one
+// stays there, so this is where records of the key are, however often they were raised.
+// On average it is half of them.
+func PartitionsEver(key []byte, n int32) []int32 {
+	ever := []int32{Partition(key, n)}
+	hash, has := murmur2(key)&0x7fffffff, make([]bool, n)
+	has[ever[0]] = true
+	for m := n - 1; m > 0; m-- {
+		if p := int32(hash) % m; !has[p] {
+			ever, has[p] = append(ever, p), true
+		}
+	}
+	return ever
+}
+
 // murmur2 is org.apache.kafka.common.utils.Utils.murmur2.
 func murmur2(b []byte) uint32 {
 	const (

@@ -32,3 +32,24 @@ func TestPartitionIsInRangeAndStable(t *testing.T) {
 		}
 	})
 }
+
+func TestWhereverAKeyWasIsLookedForHoweverOftenPartitionsWereRaised(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		key := rapid.SliceOf(rapid.Byte()).Draw(t, "key")
+		n := rapid.Int32Range(1, 300).Draw(t, "n")
+		ever := PartitionsEver(key, n)
+		had := map[int32]bool{}
+		for count := int32(1); count <= n; count++ { // any history is some of these
+			had[Partition(key, count)] = true
+		}
+		for _, p := range ever {
+			if !had[p] {
+				t.Fatalf("%d, in which it never can be, or twice: %v", p, ever)
+			}
+			delete(had, p)
+		}
+		if len(had) > 0 || ever[0] != Partition(key, n) {
+			t.Fatalf("%v lacks %v, or does not begin with %d", ever, had, Partition(key, n))
+		}
+	})
+}
