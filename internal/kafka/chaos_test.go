@@ -2,12 +2,13 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,8 +27,8 @@ type unsteady struct {
 func (u *unsteady) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.down {
-		return nil, errors.New("network is down")
+	if u.down { // what kgo takes for a fault of the network is told by its type
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ENETUNREACH)}
 	}
 	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err == nil {
