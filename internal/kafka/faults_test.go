@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -211,6 +213,45 @@ func TestWriterOutlivesARefusedProducerID(t *testing.T) {
 	f.Remove()
 	if r := res.wait(t, 1)["x"]; r.Err != nil {
 		t.Fatal(r.Err)
+	}
+}
+
+// A request that the broker swallows stands for a client that has none on its way:
+// nothing comes of either, and the leader answers others.
+func TestWritesThatTheClientHasLostSightOfAreSentAgain(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(2, "t"))
+	said := &logged{}
+	network := &unsteady{conns: map[net.Conn]struct{}{}}
+	cfg := configFor(c)
+	cfg.Dialer, cfg.Logger = network.dial, slog.New(slog.NewTextHandler(said, nil))
+	w := newWriter(t, cfg, fastRetry(), WithStallAfter(5*time.Millisecond), withStuckAfter(30*time.Millisecond))
+	res := newResults()
+	w.Write(Message{Topic: "t", Value: []byte("before")}, res.of("before"))
+	res.wait(t, 1)
+	away := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Count: -1})
+	swallowed := make(chan struct{})
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		close(swallowed)
+		return nil, nil, true
+	})
+	w.Write(Message{Topic: "t", Value: []byte("x")}, res.of("x"))
+	<-swallowed
+	w.Write(Message{Topic: "t", Value: []byte("behind")}, res.of("behind"))
+	eventually(t, "looks at the leader", func() bool { return away.Hits() >= 5 })
+	if lines := said.lines("lost sight"); len(lines) > 0 {
+		t.Fatalf("its leader gave no answer either, yet: %q", lines)
+	}
+	away.Remove()
+	eventually(t, "a line that says so", func() bool { return len(said.lines("lost sight")) > 0 })
+	network.set(true) // the connection on which the broker owes an answer takes no other
+	network.set(false)
+	for name, r := range res.wait(t, 2) {
+		if r.Err != nil {
+			t.Errorf("%s: %v", name, r.Err)
+		}
+	}
+	if lines := said.lines("lost sight"); len(lines) != 1 || !strings.Contains(lines[0], "topic=t partition=0") {
+		t.Errorf("said %q", lines)
 	}
 }
 

@@ -15,6 +15,7 @@ type writerOptions struct {
 	linger             time.Duration
 	compression        kgo.CompressionCodec
 	stallAfter         time.Duration
+	stuckAfter         time.Duration
 	retryMin, retryMax time.Duration
 }
 
@@ -23,6 +24,7 @@ func defaultWriterOptions() writerOptions {
 		linger:      DefaultLinger,
 		compression: kgo.Lz4Compression(),
 		stallAfter:  time.Second,
+		stuckAfter:  20 * time.Second, // in which kgo gives up any request: 10 s that the broker has, and 10 s more
 		retryMin:    100 * time.Millisecond,
 		retryMax:    5 * time.Second,
 	}
@@ -47,6 +49,11 @@ func WithCompression(c kgo.CompressionCodec) WriterOption {
 // WithStallAfter is how old a write without an answer must be before BlockedSince
 // speaks of it; default 1s.
 func WithStallAfter(d time.Duration) WriterOption { return func(o *writerOptions) { o.stallAfter = d } }
+
+// withStuckAfter is how long the client may say nothing of a partition, and then how
+// long its leader must answer others, until the client has lost sight of its writes;
+// default 20s, for tests.
+func withStuckAfter(d time.Duration) WriterOption { return func(o *writerOptions) { o.stuckAfter = d } }
 
 // WithRetry are the first and the longest pause between rounds after a refusal;
 // default 100ms and 5s.

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/schemas"
@@ -60,7 +59,8 @@ type Written struct {
 //
 // Repeats: a record is written twice only if its first answer was lost and then
 // something else ended the client's own retries: a refusal outright, a producer id
-// that had to be made anew, Close and a new writer.
+// that had to be made anew, a client that lost sight of it (see unstick), Close and
+// a new writer.
 type Writer struct {
 	cfg    Config
 	opts   writerOptions
@@ -75,7 +75,7 @@ type Writer struct {
 	aborting atomic.Bool // what fails now fails for good
 	closed   sync.Once
 	closeErr error
-	stop     chan struct{} // ends watch
+	stop     context.CancelFunc // ends watch
 	wg       sync.WaitGroup
 }
 
@@ -91,14 +91,16 @@ func NewWriter(cfg Config, opts ...WriterOption) (*Writer, error) {
 		f(&o)
 	}
 	cfg = cfg.WithDefaults()
-	w := &Writer{cfg: cfg, opts: o, log: cfg.Logger, purged: map[string]time.Time{}, stop: make(chan struct{})}
+	w := &Writer{cfg: cfg, opts: o, log: cfg.Logger, purged: map[string]time.Time{}}
 	cl, err := w.newClient()
 	if err != nil {
 		return nil, err
 	}
 	w.client.Store(cl)
 	w.streams.Store(&map[streamKey]*stream{})
-	w.wg.Go(w.watch)
+	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
+	w.stop = stop
+	w.wg.Go(func() { w.watch(ctx) })
 	return w, nil
 }
 
@@ -234,7 +236,7 @@ func (w *Writer) close(ctx context.Context) error {
 		err = fmt.Errorf("%d writes had no acknowledgement when the writer was closed", w.Outstanding())
 	}
 	w.aborting.Store(true)
-	close(w.stop)
+	w.stop()
 	for _, s := range *w.streams.Load() {
 		s.abort()
 	}
@@ -247,83 +249,17 @@ func (w *Writer) close(ctx context.Context) error {
 	return err
 }
 
-// forget makes the client ask again about what it remembers of a topic whose
-// writes it gave back with err.
-func (w *Writer) forget(topic string, err error) {
-	cl := w.client.Load()
-	var ke *kerr.Error
-	switch {
-	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.InvalidProducerEpoch):
-		w.renew(cl)
-	case errors.Is(err, kerr.UnknownTopicID), !errors.As(err, &ke) && !w.inClient(topic):
-		// kgo keeps the id of a topic that was deleted and made again until it is
-		// told to forget it. That fails all its writes in the client, which mend; so
-		// it is done for that error, or for one of the client's own (no such
-		// partition) while nothing is in the client.
-		if w.mayPurge(topic) {
-			w.log.Info("forgetting what the client knows of a topic", "topic", topic, "err", err)
-			cl.PurgeTopicsFromProducing(topic)
-		}
-	}
-	cl.ForceMetadataRefresh()
-}
-
-// inClient reports whether any write of the topic is on its way.
-func (w *Writer) inClient(topic string) bool {
-	for key, s := range *w.streams.Load() {
-		if key.topic != topic {
-			continue
-		}
-		s.mu.Lock()
-		sent := s.sent
-		s.mu.Unlock()
-		if sent > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// mayPurge lets a topic be purged once in the longest pause: all its partitions
-// fail together, and one purge is for all of them.
-func (w *Writer) mayPurge(topic string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
-	if last, ok := w.purged[topic]; ok && now.Sub(last) < w.opts.retryMax {
-		return false
-	}
-	w.purged[topic] = now
-	return true
-}
-
-// renew replaces a client whose producer id failed for good: it would fail every
-// record for ever, also after an operator has given the right that was missing.
-func (w *Writer) renew(old *kgo.Client) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.aborting.Load() || w.client.Load() != old || !producerIDFailed(old) {
-		return
-	}
-	cl, err := w.newClient()
-	if err != nil {
-		w.log.Error("a new Kafka client cannot be made; the old one is kept", "err", err)
-		return
-	}
-	w.client.Store(cl)
-	w.wg.Go(old.Close) // fails what it holds; the writes wait and go by the new one
-}
-
 // watch tells of stalls: once when one begins, then every half minute, and once
 // when all flows again. One line for the whole writer, however many writes wait.
-func (w *Writer) watch() {
+// And it looks for writes that the client has lost sight of.
+func (w *Writer) watch(ctx context.Context) {
 	const again = 30 * time.Second
 	tick := time.NewTicker(max(w.opts.stallAfter, time.Millisecond))
 	defer tick.Stop()
-	var began, told time.Time
+	var began, told, looked time.Time
 	for {
 		select {
-		case <-w.stop:
+		case <-ctx.Done():
 			return
 		case now := <-tick.C:
 			st := w.stalls(now)
@@ -335,6 +271,10 @@ func (w *Writer) watch() {
 				began, told = st.oldest, now
 				w.log.Warn("writes to Kafka are not acknowledged; retrying", "topic", st.topic, "partition", st.partition,
 					"err", st.err, "writes", st.writes, "partitions", st.partitions, "oldest", now.Sub(st.oldest).Round(time.Millisecond))
+			}
+			if now.Sub(looked) >= w.opts.stuckAfter/2 {
+				looked = now
+				w.unstick(ctx)
 			}
 		}
 	}

@@ -41,6 +41,10 @@ type stream struct {
 	roundErr   error         // of this round; one that is not "too large" wins
 	backoff    time.Duration // before the next round; zero unless retrying something else than a size
 	timer      *time.Timer   // runs again; nil when none is set
+
+	heard   time.Time // when the client last gave a write back, or got the first
+	answers time.Time // since when the leader answers others and the client says nothing; zero: it does not
+	unstuck bool      // the client was made to forget the topic, and nothing has landed since
 }
 
 // write is one record on its way. It is pooled: nothing may keep it after complete.
@@ -120,6 +124,9 @@ func (s *stream) remove(wr *write) {
 // and calls the promise from another goroutine.
 func (s *stream) produce(wr *write) {
 	wr.waiting = false
+	if s.sent == 0 {
+		s.hear()
+	}
 	s.sent++
 	s.w.client.Load().TryProduce(context.Background(), &wr.rec, wr.promise) //nolint:forbidigo // a record once taken is never given up
 }
@@ -131,8 +138,10 @@ func (wr *write) finished(r *kgo.Record, err error) {
 	again := false
 	s.mu.Lock()
 	s.sent--
+	s.hear()
 	switch {
 	case err == nil:
+		s.unstuck = false
 		s.remove(wr)
 	case s.w.aborting.Load():
 		res.Err = ErrClosed
@@ -263,6 +272,34 @@ func (s *stream) blocked(now time.Time) (since time.Time, err error) {
 		return time.Time{}, nil
 	}
 	return s.head.since, s.err
+}
+
+// hear notes that the client is at work on the partition; s.mu is held.
+func (s *stream) hear() { s.heard, s.answers = time.Now(), time.Time{} }
+
+// silent reports whether the client has writes and has said nothing for so long.
+func (s *stream) silent(now time.Time, d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent > 0 && !s.unstuck && now.Sub(s.heard) >= d
+}
+
+// stuck takes note of whether the leader of a silent stream answers, and reports
+// whether it has done so for as long as the client has to say something.
+func (s *stream) stuck(now time.Time, answers bool, d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !answers:
+		s.answers = time.Time{}
+	case s.sent == 0 || now.Sub(s.heard) < d: // spoke while the leader was asked
+	case s.answers.IsZero():
+		s.answers = now
+	case now.Sub(s.answers) >= d:
+		s.unstuck = true
+		return true
+	}
+	return false
 }
 
 func isTooLarge(err error) bool {
