@@ -43,86 +43,28 @@ func (r *resending) readTraces(ctx context.Context, from []int64) error {
 	return r.readHistory(ctx)
 }
 
-// readHistory reads what the attempts say of the window's deliveries, which can only
-// have been attempted after they were written.
-func (r *resending) readHistory(ctx context.Context) error {
-	r.history = map[uint64]schemas.Outcome{}
-	topic := r.store.names.Attempts()
-	ends, err := r.store.reader.Ends(ctx, topic)
-	if err != nil {
-		return r.store.explain(err, topic, "Read")
-	}
-	from, err := r.since(ctx, topic, len(ends))
-	if err != nil {
-		return err
-	}
-	if r.back, err = r.historyBegins(ctx, topic); err != nil {
-		return r.store.explain(err, topic, "Read")
-	}
-	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
-		var a schemas.Attempt
-		if json.Unmarshal(rec.Value, &a) != nil || a.Outcome == schemas.OutcomeInterrupted || a.Outcome == schemas.OutcomeDuplicate ||
-			(r.past.Endpoint != "" && a.EndpointID != r.past.Endpoint) {
-			return nil
-		}
-		ids := []string{a.DeliveryID, a.ResendOf} // a resend that was delivered has delivered its event
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, id := range ids {
-			if h := hashOfString(id); id != "" && r.history[h] != schemas.OutcomeDelivered {
-				r.history[h] = a.Outcome
-			}
-		}
-		return nil
-	})
-}
-
-// historyBegins is when the first attempt was written that retention has left. The topic
-// of attempts keeps less than deliveries does: without this all that is older would look
-// as if it had never been attempted.
-func (r *resending) historyBegins(ctx context.Context, topic string) ([]time.Time, error) {
-	starts, err := r.store.reader.Starts(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	begins := make([]time.Time, len(starts))
-	for p, start := range starts {
-		if start == 0 {
-			continue
-		}
-		f, err := r.store.reader.FetchAtOrAfter(ctx, topic, int32(p), start, 1)
-		if err != nil {
-			return nil, err
-		}
-		if begins[p] = time.Now(); len(f.Records) > 0 {
-			begins[p] = f.Records[0].Timestamp
-		}
-	}
-	return begins, nil
-}
-
-// missing puts a delivery into the gap report; the lock is held. open says that the
-// dispatcher has not committed its record, so that it is still to come.
-func (r *resending) missing(d *schemas.Delivery, written time.Time, open bool) bool {
+// missing puts a delivery into the gap report; the lock is held. open says that its
+// record has not been committed by who reads it, so that it is still to come.
+func (r *resending) missing(d *schemas.Delivery, rec *schemas.Record, open bool) bool {
 	gap := r.gaps[d.EndpointID]
 	if gap == nil {
 		gap = &Gap{}
 		r.gaps[d.EndpointID] = gap
 	}
 	gap.Deliveries++
-	switch r.history[hashOfString(d.ID())] {
-	case schemas.OutcomeDelivered:
+	switch r.history.of(hashOfString(d.ID())) & resultOutcome {
+	case resultDelivered:
 		gap.Delivered++
-	case schemas.OutcomeDead:
+	case resultDead:
 		gap.Dead++
-	case schemas.OutcomeRetry:
+	case resultRetrying:
 		gap.Retrying++
 	default:
 		if open || r.held[d.EndpointID] || r.coming.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
 			gap.Held++
 			return false
 		}
-		if written.Before(r.back[kafka.Partition([]byte(d.EndpointID), int32(len(r.back)))]) {
+		if rec.Timestamp.Before(r.goesBackTo(d, rec)) {
 			gap.Unknown++
 			return false
 		}
@@ -132,23 +74,32 @@ func (r *resending) missing(d *schemas.Delivery, written time.Time, open bool) b
 	return false
 }
 
-// readHeld looks which endpoints have work on hold: what has no attempt there may
-// only be waiting.
+// readHeld looks which endpoints have work on hold, in any partition: what has no attempt
+// there may only be waiting.
 func (r *resending) readHeld(ctx context.Context) error {
-	r.held = map[string]bool{}
+	type place struct {
+		endpoint  string
+		partition int32
+	}
+	held := map[place]bool{}
 	topic := r.store.names.Health()
 	ends, err := r.store.reader.Ends(ctx, topic)
 	if err != nil {
 		return r.store.explain(err, topic, "Read")
 	}
-	return r.parallel(ctx, topic, make([]int64, len(ends)), ends, func(rec *schemas.Record) error {
+	err = r.parallel(ctx, topic, make([]int64, len(ends)), ends, func(rec *schemas.Record) error {
 		var h schemas.Health
-		held := rec.Value != nil && json.Unmarshal(rec.Value, &h) == nil && h.Next != nil
+		is := rec.Value != nil && json.Unmarshal(rec.Value, &h) == nil && h.Next != nil
 		r.mu.Lock()
-		r.held[string(rec.Key)] = held
+		held[place{string(rec.Key), rec.Partition}] = is
 		r.mu.Unlock()
 		return nil
 	})
+	r.held = map[string]bool{}
+	for at, is := range held {
+		r.held[at.endpoint] = r.held[at.endpoint] || is
+	}
+	return err
 }
 
 // readTiers looks what the releaser has yet to move on.
@@ -180,7 +131,7 @@ func (r *resending) readTiers(ctx context.Context) error {
 				from[p] = c.Offset
 			}
 		}
-		err = r.store.forwards(ctx, tier, every(int32(len(ends))), from, ends, func(rec *schemas.Record) error {
+		err = r.store.forwards(ctx, tier, every(int32(len(ends))), from, ends, nil, func(rec *schemas.Record) error {
 			r.comes(rec)
 			return nil
 		})
@@ -200,16 +151,28 @@ func (r *resending) readComing(ctx context.Context, from []int64) error {
 		return r.store.explain(err, topic, "Read")
 	}
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
-		if of := header(rec.Headers, schemas.HeaderResendOf); of != "" {
+		if of := header(rec.Headers, schemas.HeaderResendOf); resends(of, string(rec.Key)) {
 			r.mu.Lock()
 			r.coming.add(hashOfString(of))
 			r.mu.Unlock()
+		}
+		if header(rec.Headers, schemas.HeaderForwards) != "" && rec.Partition != kafka.Partition(rec.Key, int32(len(ends))) {
+			r.moves(rec)
 		}
 		if rec.Offset >= r.unread[rec.Partition].Offset {
 			r.comes(rec)
 		}
 		return nil
 	})
+}
+
+// moves notes that a delivery was forwarded to a partition that is its endpoint's no longer.
+func (r *resending) moves(rec *schemas.Record) {
+	if d, err := schemas.ParseDelivery(*rec); err == nil {
+		r.mu.Lock()
+		r.moved.add(hashOfString(d.ID()))
+		r.mu.Unlock()
+	}
 }
 
 // comes notes that a record of a delivery has yet to be read.

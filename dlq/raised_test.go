@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
 )
 
 func (w *world) admin() *kadm.Client {
@@ -21,23 +23,54 @@ func (w *world) admin() *kadm.Client {
 	return adm
 }
 
-func TestLettersFromBeforeThePartitionsWereRaisedAreTheirEndpointsStill(t *testing.T) {
-	w := newWorld(t)
-	endpoints := []string{"ep_1", "ep_2", "ep_3", "ep_4", "ep_5", "ep_6"}
-	w.endpoint(endpoints...)
-	w.many(60, endpoints...)
+const raisedTo = 7
+
+// raise gives the topics that are keyed by endpoint more partitions, as
+// docs/operations.md tells to. The store and the writer are those of a process that was
+// started after it.
+func (w *world) raise() {
+	w.Helper()
+	w.flush()
 	for _, topic := range []string{w.names.DLQ(), w.names.Deliveries(), w.names.Attempts(), w.names.Health()} {
-		if resp, err := w.admin().CreatePartitions(w.ctx(), 3, topic); err != nil || resp.Error() != nil {
-			t.Fatal(err, resp.Error())
+		if resp, err := w.admin().CreatePartitions(w.ctx(), raisedTo-worldPartitions, topic); err != nil || resp.Error() != nil {
+			w.Fatal(err, resp.Error())
 		}
-		testkit.Eventually(t, 30*time.Second, func() string { // the broker hears of it from the controller
-			if ends, err := w.open().reader.Ends(w.ctx(), topic); err != nil || len(ends) != 7 {
+		testkit.Eventually(w, 30*time.Second, func() string { // the broker hears of it from the controller
+			if ends, err := w.open().reader.Ends(w.ctx(), topic); err != nil || len(ends) != raisedTo {
 				return fmt.Sprintf("%s has %d partitions, %v", topic, len(ends), err)
 			}
 			return ""
 		})
 	}
-	w.store = w.open() // of a process that was started after it
+	w.store = w.open()
+	writer, err := kafka.NewWriter(w.cfg, uncompressed)
+	if err != nil {
+		w.Fatal(err)
+	}
+	old := w.writer
+	w.Cleanup(func() { _ = old.Close(w.within(10 * time.Second)) })
+	w.writer = writer
+}
+
+// moved is an endpoint that has another partition after the raise.
+func moved(n int) string {
+	for i := 0; ; i++ {
+		id := fmt.Sprintf("mv_%d", i)
+		if kafka.Partition([]byte(id), raisedTo) == partitionOf(id) {
+			continue
+		}
+		if n--; n < 0 {
+			return id
+		}
+	}
+}
+
+func TestLettersFromBeforeThePartitionsWereRaisedAreTheirEndpointsStill(t *testing.T) {
+	w := newWorld(t)
+	endpoints := []string{"ep_1", "ep_2", "ep_3", "ep_4", "ep_5", "ep_6"}
+	w.endpoint(endpoints...)
+	w.many(60, endpoints...)
+	w.raise()
 	for _, id := range endpoints {
 		if n, _, err := w.store.Count(w.ctx(), Filter{Endpoints: []string{id}}); n != 10 || err != nil {
 			t.Errorf("%s: %d letters, %v", id, n, err)
@@ -51,15 +84,151 @@ func TestLettersFromBeforeThePartitionsWereRaisedAreTheirEndpointsStill(t *testi
 	again := w.written[0].Letter // it is replayed, and dies where its endpoint is now
 	again.Generation++
 	rec := again.Record()
-	writer, err := kafka.NewWriter(w.cfg, uncompressed)
+	w.writer.Write(kafka.Message{Topic: w.names.DLQ(), Partition: kafka.Partition([]byte(again.EndpointID), raisedTo), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}, nil)
+	w.flush()
+	if deaths, err := w.store.Show(w.ctx(), again.ID()); err != nil || len(deaths) != 2 || deaths[0].Partition == deaths[1].Partition {
+		t.Errorf("%+v %v", deaths, err)
+	}
+}
+
+// publishIn writes an event into some partition, and returns its delivery as it is read there.
+func (w *world) publishIn(partition int32, endpoint, event string) schemas.Delivery {
+	w.Helper()
+	d := schemas.Delivery{EndpointID: endpoint, Event: schemas.Event{ID: event, Source: "/test", Type: "a.b", SpecVersion: "1.0"}, Payload: []byte("x")}
+	return w.putIn(partition, &d)
+}
+
+func (w *world) putIn(partition int32, d *schemas.Delivery) schemas.Delivery {
+	w.Helper()
+	got := make(chan kafka.Written, 1)
+	w.writer.Write(kafka.Message{Topic: w.names.Deliveries(), Partition: partition, Key: []byte(d.EndpointID), Value: d.Payload, Headers: d.Headers()},
+		func(res kafka.Written) { got <- res })
+	res := <-got
+	if res.Err != nil {
+		w.Fatal(res.Err)
+	}
+	for _, rec := range w.read(w.names.Deliveries()) {
+		if rec.Partition == partition && rec.Offset == res.Offset {
+			p, err := schemas.ParseDelivery(rec)
+			if err != nil {
+				w.Fatal(err)
+			}
+			return p
+		}
+	}
+	w.Fatal("it is not there")
+	return schemas.Delivery{}
+}
+
+// forwarded is the copy of a delivery that its dispatcher puts into the right partition.
+func (w *world) forwarded(d schemas.Delivery, partition int32) {
+	w.Helper()
+	d.Forwards++
+	w.putIn(partition, &d)
+}
+
+func (w *world) attemptedIn(partition int32, d *schemas.Delivery, outcome schemas.Outcome) {
+	a := schemas.Attempt{DeliveryID: d.ID(), EndpointID: d.EndpointID, Outcome: outcome, Number: 1}
+	w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: partition, Key: []byte(d.EndpointID), Value: schemas.AppendAttempt(nil, &a)}, nil)
+}
+
+// lose takes the first records of a partition, as retention does.
+func (w *world) lose(topic string, partition int32, below int64) {
+	w.Helper()
+	var gone kadm.Offsets
+	gone.Add(kadm.Offset{Topic: topic, Partition: partition, At: below})
+	if deleted, err := w.admin().DeleteRecords(w.ctx(), gone); err != nil || deleted.Error() != nil {
+		w.Fatal(err, deleted.Error())
+	}
+}
+
+func TestAResendFindsWhatWasWrittenBeforeThePartitionsWereRaised(t *testing.T) {
+	w := newWorld(t)
+	since := time.Now().Add(-time.Minute)
+	id, now := moved(0), kafka.Partition([]byte(moved(0)), raisedTo)
+	astray := (partitionOf(id) + 1) % worldPartitions // a producer has a partitioner of its own
+	lost := w.publishIn(astray, id, "lost")
+	w.forwarded(lost, partitionOf(id))
+	w.lose(w.names.Deliveries(), astray, 1)
+	before := w.publishIn(partitionOf(id), id, "before")
+	misrouted := w.publishIn(astray, id, "misrouted")
+	w.forwarded(misrouted, partitionOf(id))
+	late := w.publishIn(partitionOf(id), id, "late") // nobody has read it before the raise
+	w.publishIn(partitionOf("other"), "other", "other")
+	w.raise()
+	w.forwarded(late, now)
+	after := w.publishIn(now, id, "after")
+	for _, d := range []schemas.Delivery{lost, before, misrouted, late, after} {
+		for _, past := range []Past{{Event: d.Event.ID}, {Delivery: d.ID()}, {Event: d.MessageID(), Endpoint: id}} {
+			if plan, _, err := w.store.PlanResend(w.ctx(), Job{}, past); err != nil || plan.Write != 1 {
+				t.Errorf("%+v: %+v %v", past, plan, err)
+			}
+		}
+	}
+	plan, _, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoint: id, Since: since})
+	if err != nil || plan.Write != 5 {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
+	if err != nil || rep.Run.Counts.Written != 5 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	got := map[string]int{}
+	for _, rec := range w.read(w.names.Deliveries()) {
+		if of := header(rec.Headers, schemas.HeaderResendOf); of != "" && rec.Partition == now {
+			got[of]++
+		}
+	}
+	for _, d := range []schemas.Delivery{lost, before, misrouted, late, after} {
+		if got[d.ID()] != 1 {
+			t.Errorf("%s was sent %d times", d.Event.ID, got[d.ID()])
+		}
+	}
+}
+
+func TestMissingKnowsWhatHappenedBeforeThePartitionsWereRaised(t *testing.T) {
+	w := newWorld(t)
+	since := time.Now().Add(-time.Minute)
+	id, held := moved(0), ""
+	for i := 1; held == ""; i++ { // whose part of the delivery log is whole
+		if partitionOf(moved(i)) != partitionOf(id) {
+			held = moved(i)
+		}
+	}
+	then, now := partitionOf(id), kafka.Partition([]byte(id), raisedTo)
+	old := w.publishIn(then, id, "old")
+	w.attemptedIn(then, &old, schemas.OutcomeDelivered)
+	w.flush()
+	w.lose(w.names.Attempts(), then, 1)
+	for _, o := range []schemas.Outcome{schemas.OutcomeDelivered, schemas.OutcomeDead, schemas.OutcomeRetry} {
+		d := w.publishIn(then, id, string(o))
+		w.attemptedIn(then, &d, o)
+	}
+	revived := w.publishIn(then, id, "dead, and tried again later")
+	w.attemptedIn(then, &revived, schemas.OutcomeDead)
+	w.publishIn(partitionOf(held), held, "held")
+	next := int64(1)
+	h, err := json.Marshal(schemas.Health{Next: &next})
 	if err != nil {
 		t.Fatal(err)
 	}
-	writer.Write(kafka.Message{Topic: w.names.DLQ(), Partition: kafka.Partition([]byte(again.EndpointID), 7), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}, nil)
-	if err := writer.Close(w.ctx()); err != nil {
-		t.Fatal(err)
-	}
-	if deaths, err := w.store.Show(w.ctx(), again.ID()); err != nil || len(deaths) != 2 || deaths[0].Partition == deaths[1].Partition {
-		t.Errorf("%+v %v", deaths, err)
+	w.writer.Write(kafka.Message{Topic: w.names.Health(), Partition: partitionOf(held), Key: []byte(held), Value: h}, nil)
+	w.raise()
+	w.attemptedIn(now, &revived, schemas.OutcomeRetry)
+	w.publishIn(now, id, "missing")
+	w.writer.Write(kafka.Message{Topic: w.names.Health(), Partition: kafka.Partition([]byte(held), raisedTo), Key: []byte(held), Value: []byte("{}")}, nil)
+	w.flush()
+	w.dispatched()
+	for _, endpoint := range []string{id, ""} {
+		plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoint: endpoint, Since: since, Missing: true})
+		if err != nil || plan.Write != 1 {
+			t.Fatalf("%+v %v", plan, err)
+		}
+		if want := (Gap{Deliveries: 6, Delivered: 1, Dead: 1, Retrying: 2, Unknown: 1, Missing: 1}); *gaps[id] != want {
+			t.Errorf("%+v", gaps[id])
+		}
+		if want := (Gap{Deliveries: 1, Held: 1}); endpoint == "" && *gaps[held] != want {
+			t.Errorf("%+v", gaps[held])
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,9 @@ func (s *Store) PlanResend(ctx context.Context, job Job, past Past) (*Plan, map[
 		return nil, nil, err
 	}
 	r := &resending{store: s, past: past, gaps: map[string]*Gap{}}
+	if r.starts, err = s.reader.Starts(ctx, topic); err != nil {
+		return nil, nil, s.explain(err, topic, "Read")
+	}
 	r.sel = Selection{Snapshot: Snapshot{}, Shares: map[string]*Share{}, Unfit: map[string]int64{}, offsets: map[int32][]int64{}}
 	for p, end := range ends {
 		r.sel.Snapshot[int32(p)] = end
@@ -77,6 +81,15 @@ func (p *Past) filter() Filter {
 	return f
 }
 
+// endpoint is the one that all selected deliveries belong to; empty: there may be others.
+func (p *Past) endpoint() string {
+	if p.Endpoint != "" {
+		return p.Endpoint
+	}
+	_, id, _ := schemas.ParseDeliveryID(p.Delivery) // no id: it is of none
+	return id
+}
+
 func (s *Store) window(ctx context.Context, topic string, past Past, ends []int64) (from, to []int64, err error) {
 	from, to = make([]int64, len(ends)), ends
 	if !past.Since.IsZero() {
@@ -100,44 +113,55 @@ type resending struct {
 	unread map[int32]kafka.Commit // what the dispatcher has committed: from there on it has yet to come
 
 	mu      sync.Mutex
-	history map[uint64]schemas.Outcome // by hash of the delivery id: the last that was not interrupted
-	back    []time.Time                // by partition of attempts: how far they go back; zero: nothing has gone
-	coming  seen                       // hashes of the ids of deliveries that were sent again, or have a record that nobody has read yet
-	known   seen                       // hashes of the ids of what sources became in deliveries
+	starts  []int64 // of deliveries, by partition
+	history results
+	back    []time.Time // by partition of attempts: how far they go back; zero: nothing has gone
+	coming  seen        // hashes of the ids of deliveries that were sent again, or have a record that nobody has read yet
+	moved   seen        // those that were forwarded to what is another endpoint's partition now
+	known   seen        // hashes of the ids of what sources became in deliveries
 	gaps    map[string]*Gap
 	sel     Selection
 }
 
-// parallel reads several partitions at the same time; of an endpoint only its own.
+// parallel reads several partitions at the same time: of one endpoint those in which it
+// can be, of which it passes over the batches that do not name it. Deliveries may be in any,
+// for producers have partitioners of their own.
 func (r *resending) parallel(ctx context.Context, topic string, from, to []int64, fn func(*schemas.Record) error) error {
-	parts := every(int32(len(to)))
-	f := r.past.filter()
-	if ids := f.endpoints(); len(ids) > 0 {
-		parts = nil
-		for _, id := range ids {
-			parts = append(parts, kafka.Partition([]byte(id), int32(len(to))))
-		}
-		slices.Sort(parts)
-		parts = slices.Compact(parts)
+	var endpoints []string
+	if id := r.past.endpoint(); id != "" {
+		endpoints = []string{id}
 	}
-	return r.store.forwards(ctx, topic, parts, from, to, fn)
+	parts := partitionsOf(endpoints, int32(len(to)))
+	if topic == r.store.names.Deliveries() {
+		parts = every(int32(len(to)))
+	}
+	var wanted func([]byte) bool
+	if endpoints != nil {
+		wanted = func(batch []byte) bool { return bytes.Contains(batch, []byte(endpoints[0])) }
+	}
+	return r.store.forwards(ctx, topic, parts, from, to, wanted, fn)
 }
 
-// forwards hands over ranges of partitions of a topic, several at a time.
-func (s *Store) forwards(ctx context.Context, topic string, parts []int32, from, to []int64, fn func(*schemas.Record) error) error {
+// forwards hands over ranges of partitions of a topic, several at a time: the batches
+// that are wanted; nil: all.
+func (s *Store) forwards(ctx context.Context, topic string, parts []int32, from, to []int64, wanted func([]byte) bool, fn func(*schemas.Record) error) error {
 	group, gctx := errgroup.WithContext(ctx)
 	parallel := width(len(parts))
 	group.SetLimit(parallel)
+	each := func(recs []schemas.Record) error {
+		for i := range recs {
+			if err := fn(&recs[i]); err != nil {
+				return err
+			}
+		}
+		return gctx.Err()
+	}
 	for _, p := range parts {
 		group.Go(func() error {
-			return s.reader.ReadForwards(gctx, topic, p, from[p], to[p], chunkFor(parallel), func(recs []schemas.Record) error {
-				for i := range recs {
-					if err := fn(&recs[i]); err != nil {
-						return err
-					}
-				}
-				return gctx.Err()
-			})
+			if wanted != nil {
+				return s.reader.Sift(gctx, topic, p, from[p], to[p], chunkFor(parallel), wanted, each)
+			}
+			return s.reader.ReadForwards(gctx, topic, p, from[p], to[p], chunkFor(parallel), each)
 		})
 	}
 	return s.explain(group.Wait(), topic, "Read")
@@ -156,7 +180,7 @@ func (r *resending) since(ctx context.Context, topic string, partitions int) ([]
 func (r *resending) read(ctx context.Context, from, to []int64) error {
 	err := r.parallel(ctx, r.store.names.Deliveries(), from, to, func(rec *schemas.Record) error {
 		d, err := schemas.ParseDelivery(*rec)
-		if err == nil && rec.Partition == kafka.Partition([]byte(d.EndpointID), int32(len(to))) && original(&d, rec) && r.wanted(&d, rec) {
+		if err == nil && r.original(&d, rec) && r.wanted(&d, rec) {
 			r.take(&d, rec)
 		}
 		return nil
@@ -167,14 +191,19 @@ func (r *resending) read(ctx context.Context, from, to []int64) error {
 	return err
 }
 
-// original reports whether a record in the partition of its endpoint is the first
-// there of its delivery: as a producer or the router wrote it, or forwarded from
-// where a producer's partitioner had put it.
-func original(d *schemas.Delivery, rec *schemas.Record) bool {
-	if d.Generation > 0 || d.Attempt > 0 || d.Run != "" || !d.Released.IsZero() || d.ResendOf != "" {
+// original reports whether a record is the first of its delivery in deliveries, as a
+// producer or the router wrote it, wherever its partitioner or an earlier number of
+// partitions has put it. When that is gone, the copy stands for it that was forwarded to
+// the right partition.
+func (r *resending) original(d *schemas.Delivery, rec *schemas.Record) bool {
+	o := d.Origin
+	switch {
+	case d.Generation > 0 || d.Attempt > 0 || d.Run != "" || !d.Released.IsZero() || d.ResendOf != "":
 		return false
+	case d.Forwards > 0:
+		return o.Topic == rec.Topic && int(o.Partition) < len(r.starts) && o.Offset < r.starts[o.Partition]
 	}
-	return d.Forwards > 0 || d.Origin.Topic != rec.Topic || (d.Origin.Partition == rec.Partition && d.Origin.Offset == rec.Offset)
+	return o.Topic != rec.Topic || (o.Partition == rec.Partition && o.Offset == rec.Offset)
 }
 
 func (r *resending) wanted(d *schemas.Delivery, rec *schemas.Record) bool {
@@ -196,7 +225,7 @@ func (r *resending) take(d *schemas.Delivery, rec *schemas.Record) {
 // count reports whether a delivery is selected, and counts it; the lock is held. open
 // is as in missing.
 func (r *resending) count(d *schemas.Delivery, rec *schemas.Record, open bool) bool {
-	if r.past.Missing && !r.missing(d, rec.Timestamp, open) {
+	if r.past.Missing && !r.missing(d, rec, open) {
 		return false
 	}
 	share := r.sel.Shares[d.EndpointID]

@@ -169,6 +169,26 @@ func TestWhatIsOlderThanTheDeliveryLogIsNotMissing(t *testing.T) {
 	}
 }
 
+// A resend brings an endpoint what it has not had; a replay to another one does not.
+func TestOnlyWhatItsOwnEndpointHasHadIsDelivered(t *testing.T) {
+	w := newWorld(t)
+	since := time.Now().Add(-time.Minute)
+	for _, to := range []string{"ep_1", "ep_2"} {
+		id := w.publish("ep_1", "for "+to)
+		w.attempted(id, "ep_1", schemas.OutcomeDead)
+		a := schemas.Attempt{DeliveryID: "other." + to, EndpointID: to, Outcome: schemas.OutcomeDelivered, Number: 1, ResendOf: id}
+		w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: partitionOf(to), Key: []byte(to), Value: schemas.AppendAttempt(nil, &a)}, nil)
+	}
+	w.flush()
+	w.dispatched()
+	for _, endpoint := range []string{"", "ep_1"} {
+		_, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoint: endpoint, Since: since, Missing: true})
+		if err != nil || *gaps["ep_1"] != (Gap{Deliveries: 2, Delivered: 1, Dead: 1}) {
+			t.Errorf("--endpoint %q: %+v %v", endpoint, gaps["ep_1"], err)
+		}
+	}
+}
+
 // Nothing was attempted of a delivery that its producer has scheduled, also when its time
 // has come and the releaser, or the dispatcher after it, is behind.
 func TestWhatIsScheduledIsOnItsWayUntilItIsNowhere(t *testing.T) {

@@ -26,59 +26,49 @@ func hashOfString(key string) uint64 { return max(1, maphash.String(hashSeed, ke
 // add reports whether h is new.
 func (s *seen) add(h uint64) bool {
 	t := &s.tables[h>>56]
-	if (t.used+1)*8 > len(t.slots)*7 {
-		t.grow()
-	}
-	if !t.put(h) {
+	t.room(allBits)
+	slot := t.find(h, allBits)
+	if *slot != 0 {
 		return false
 	}
+	*slot = h
+	t.used++
 	s.n++
 	return true
 }
 
 func (s *seen) has(h uint64) bool {
 	t := &s.tables[h>>56]
-	if len(t.slots) == 0 {
-		return false
-	}
-	for i := t.home(h); ; i++ {
+	return len(t.slots) > 0 && *t.find(h, allBits) != 0
+}
+
+const allBits = ^uint64(0)
+
+// find is the slot of h, or the free one that it would have; mask says which bits of a
+// slot are the hash.
+func (t *table) find(h, mask uint64) *uint64 {
+	h &= mask
+	// The low half of h is spread over the slots without a division.
+	for i := int(uint64(uint32(h)) * uint64(len(t.slots)) >> 32); ; i++ {
 		if i == len(t.slots) {
 			i = 0
 		}
-		switch t.slots[i] {
-		case h:
-			return true
-		case 0:
-			return false
+		if slot := &t.slots[i]; *slot == 0 || *slot&mask == h {
+			return slot
 		}
 	}
 }
 
-// home spreads the low half of h over the slots without a division.
-func (t *table) home(h uint64) int { return int(uint64(uint32(h)) * uint64(len(t.slots)) >> 32) }
-
-func (t *table) put(h uint64) bool {
-	for i := t.home(h); ; i++ {
-		if i == len(t.slots) {
-			i = 0
-		}
-		switch t.slots[i] {
-		case h:
-			return false
-		case 0:
-			t.slots[i] = h
-			t.used++
-			return true
-		}
+// room makes sure that there is a free slot, and few full ones before it.
+func (t *table) room(mask uint64) {
+	if (t.used+1)*8 <= len(t.slots)*7 {
+		return
 	}
-}
-
-func (t *table) grow() {
 	old := t.slots
-	t.slots, t.used = make([]uint64, max(8, len(old)+len(old)/4)), 0
-	for _, h := range old {
-		if h != 0 {
-			t.put(h)
+	t.slots = make([]uint64, max(8, len(old)+len(old)/4))
+	for _, slot := range old {
+		if slot != 0 {
+			*t.find(slot, mask) = slot
 		}
 	}
 }

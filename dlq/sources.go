@@ -61,7 +61,7 @@ func (r *resending) readSources(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = r.store.forwards(ctx, topic, every(int32(len(to))), from, to, func(rec *schemas.Record) error {
+		err = r.store.forwards(ctx, topic, every(int32(len(to))), from, to, nil, func(rec *schemas.Record) error {
 			r.takeEvent(src, rec, rec.Offset >= routed[topic][rec.Partition].Offset)
 			return nil
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -141,6 +142,19 @@ func (s *Store) retention(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("asking for the retention of %s: %w", s.topic, s.explain(err, s.topic, "DescribeConfigs"))
 	}
 	return 0, nil
+}
+
+// partitionsOf are those, of n, in which what is kept by endpoint can be of some; all
+// where none is named.
+func partitionsOf(endpoints []string, n int32) (parts []int32) {
+	if len(endpoints) == 0 {
+		return every(n)
+	}
+	for _, id := range endpoints {
+		parts = append(parts, kafka.PartitionsEver([]byte(id), n)...)
+	}
+	slices.Sort(parts)
+	return slices.Compact(parts)
 }
 
 // every is all of n partitions.

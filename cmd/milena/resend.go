@@ -33,7 +33,8 @@ delivery, or all of an endpoint in a window. Each becomes a new delivery with th
 endpoint came later; who gets it is decided by today's subscriptions. --missing sends only what was never
 attempted and is not on its way, after a report of what became of every delivery of the window: a
 reconciliation. What is older than the delivery log (7 days, by default) is reported as unknown and not
-sent. What is dead is brought back by milena dlq replay.`,
+sent. What is dead is brought back by milena dlq replay; dead is also what was replayed to another endpoint,
+for its own has not had it.`,
 		Example: `  milena resend --event evt_1042
   milena resend --endpoint shop-42 --since 2026-11-30T08:00:00Z --until 2026-11-30T09:00:00Z --all
   milena resend --endpoint shop-42 --since 24h --missing --dry-run

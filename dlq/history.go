@@ -1,0 +1,150 @@
+package dlq
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+// result is what the attempts of a delivery have come to; zero: it has none.
+type result uint64
+
+const (
+	resultRetrying result = iota + 1
+	resultDead
+	resultDelivered
+
+	resultOutcome result = 3
+	resultHome    result = 4 // told by the partition that is its endpoint's now
+	resultBits           = resultOutcome | resultHome
+
+	hashBits = ^uint64(resultBits)
+)
+
+func resultOf(o schemas.Outcome) result {
+	switch o {
+	case schemas.OutcomeRetry:
+		return resultRetrying
+	case schemas.OutcomeDead:
+		return resultDead
+	case schemas.OutcomeDelivered:
+		return resultDelivered
+	}
+	return 0 // interrupted or a duplicate: it says nothing
+}
+
+// results is a map of deliveries' hashes as dense as seen: three bits of a hash make room
+// for the fate. Two of five million have the same with a probability of five in a million.
+type results struct{ tables [256]table }
+
+func (r *results) of(h uint64) result {
+	t := &r.tables[h>>56]
+	if len(t.slots) == 0 {
+		return 0
+	}
+	return result(*t.find(h, hashBits)) & resultBits
+}
+
+// note takes in one attempt, those of a partition in the order of the log. A delivery
+// that was delivered once is; else the last attempt counts, and of two partitions, because
+// their number was raised meanwhile, that of the endpoint's of now.
+func (r *results) note(h uint64, came result) {
+	t := &r.tables[h>>56]
+	t.room(hashBits)
+	slot := t.find(h, hashBits)
+	was := result(*slot) & resultBits
+	if was&resultOutcome == resultDelivered || came&resultOutcome != resultDelivered && was&resultHome > came&resultHome {
+		return
+	}
+	if *slot == 0 {
+		t.used++
+	}
+	*slot = h&hashBits | uint64(came)
+}
+
+// readHistory reads what the attempts say of the window's deliveries, which can only
+// have been attempted after they were written.
+func (r *resending) readHistory(ctx context.Context) error {
+	topic := r.store.names.Attempts()
+	ends, err := r.store.reader.Ends(ctx, topic)
+	if err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	from, err := r.since(ctx, topic, len(ends))
+	if err != nil {
+		return err
+	}
+	if r.back, err = r.historyBegins(ctx, topic); err != nil {
+		return r.store.explain(err, topic, "Read")
+	}
+	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
+		var a schemas.Attempt
+		if json.Unmarshal(rec.Value, &a) != nil || (r.past.Endpoint != "" && a.EndpointID != r.past.Endpoint) {
+			return nil
+		}
+		came := resultOf(a.Outcome)
+		if came == 0 {
+			return nil
+		}
+		if rec.Partition == kafka.Partition([]byte(a.EndpointID), int32(len(ends))) {
+			came |= resultHome
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.history.note(hashOfString(a.DeliveryID), came)
+		if resends(a.ResendOf, a.EndpointID) { // one that was delivered has delivered its event
+			r.history.note(hashOfString(a.ResendOf), came)
+		}
+		return nil
+	})
+}
+
+// resends reports whether what an endpoint gets is another delivery of its own again. A
+// replay to another endpoint is none: the first one has not had it.
+func resends(of, endpoint string) bool {
+	_, first, err := schemas.ParseDeliveryID(of)
+	return err == nil && first == endpoint
+}
+
+// historyBegins is when the first attempt was written that retention has left. The topic
+// of attempts keeps less than deliveries does: without this all that is older would look
+// as if it had never been attempted.
+func (r *resending) historyBegins(ctx context.Context, topic string) ([]time.Time, error) {
+	starts, err := r.store.reader.Starts(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	begins := make([]time.Time, len(starts))
+	for p, start := range starts {
+		if start == 0 {
+			continue
+		}
+		f, err := r.store.reader.FetchAtOrAfter(ctx, topic, int32(p), start, 1)
+		if err != nil {
+			return nil, err
+		}
+		if begins[p] = time.Now(); len(f.Records) > 0 {
+			begins[p] = f.Records[0].Timestamp
+		}
+	}
+	return begins, nil
+}
+
+// goesBackTo is since when all attempts of a delivery would be known: since the log
+// begins in the partition that is its endpoint's now, and in that which was when it was
+// written, before the partitions were raised.
+func (r *resending) goesBackTo(d *schemas.Delivery, rec *schemas.Record) time.Time {
+	ever := kafka.PartitionsEver([]byte(d.EndpointID), int32(len(r.back)))
+	begins := r.back[ever[0]]
+	anywhere := r.moved.has(hashOfString(d.ID()))
+	for _, p := range ever[1:] {
+		then := anywhere || rec.Topic == r.store.names.Deliveries() && rec.Partition == p
+		if then && r.back[p].After(begins) {
+			begins = r.back[p]
+		}
+	}
+	return begins
+}
