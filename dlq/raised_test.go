@@ -75,6 +75,10 @@ func TestLettersFromBeforeThePartitionsWereRaisedAreTheirEndpointsStill(t *testi
 		if n, _, err := w.store.Count(w.ctx(), Filter{Endpoints: []string{id}}); n != 10 || err != nil {
 			t.Errorf("%s: %d letters, %v", id, n, err)
 		}
+		sum, err := w.store.Summary(w.ctx(), Filter{Endpoints: []string{id}})
+		if ever := kafka.PartitionsEver([]byte(id), raisedTo); err != nil || sum.Coverage.Of != len(ever) || !sum.Coverage.Complete {
+			t.Errorf("%s was never in another partition than %v: %+v %v", id, ever, sum.Coverage, err)
+		}
 	}
 	for _, l := range w.written {
 		if n, _, err := w.store.Count(w.ctx(), Filter{IDs: []string{l.ID()}}); n != 1 || err != nil {

@@ -16,7 +16,7 @@ import (
 type Coverage struct {
 	Complete   bool
 	Partitions int       // read to their end
-	Of         int       // partitions of the topic
+	Of         int       // partitions that can hold what is wanted
 	BackTo     time.Time // everything newer than this was seen; zero if Complete, or while a partition is not begun
 	Letters    int64     // that were read and not settled
 	Foreign    int64     // records that are no dead letters: Milena did not write them
@@ -118,9 +118,8 @@ func (s *Store) scans(ctx context.Context, f *Filter, below Snapshot) (scans []*
 		return nil, nil, nil, s.explain(err, s.topic, "Read")
 	}
 	of := int64(0)
-	// All of them, also for one endpoint: when their number was raised since, its older
-	// letters are not in the partition that is its own now.
-	for _, p := range every(int32(len(ends))) {
+	// Not by IDs: an event's id may look like that of another endpoint's delivery.
+	for _, p := range partitionsOf(f.Endpoints, int32(len(ends))) {
 		of += ends[p] - from[p]
 		sc := &scan{store: s, filter: f, part: p, below: ends[p]}
 		if below != nil {

@@ -70,7 +70,7 @@ func locked(fn func(*Entry)) func(int32) func(*Entry) error {
 }
 
 // deaths reads the partition of a delivery's endpoint. When the count of partitions was
-// raised since, older deaths are in another, so all are read unless every death is there.
+// raised since, older deaths may be in another, which is read unless every death is there.
 func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 	ends, err := s.reader.Ends(ctx, s.topic)
 	if err != nil {
@@ -81,12 +81,11 @@ func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // then it is no delivery id, and there are none
 	}
-	all := every(int32(len(ends)))
-	home := kafka.Partition([]byte(endpoint), int32(len(ends)))
-	found, err := s.deathsIn(ctx, delivery, all[home:home+1], ends)
+	ever := kafka.PartitionsEver([]byte(endpoint), int32(len(ends)))
+	found, err := s.deathsIn(ctx, delivery, ever[:1], ends)
 	if err == nil && !slices.ContainsFunc(found, func(d Death) bool { return d.Generation == 0 }) {
 		var more []Death
-		more, err = s.deathsIn(ctx, delivery, slices.Delete(all, int(home), int(home)+1), ends)
+		more, err = s.deathsIn(ctx, delivery, ever[1:], ends)
 		found = append(found, more...)
 	}
 	slices.SortFunc(found, func(a, b Death) int { return cmp.Compare(a.Generation, b.Generation) })
