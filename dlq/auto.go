@@ -54,7 +54,7 @@ func (s *Store) oldestReady(ctx context.Context) (time.Duration, error) {
 	topic := s.names.Deliveries()
 	ends, err := s.reader.Ends(ctx, topic)
 	if err != nil {
-		return 0, s.explain(err, topic, "Read")
+		return 0, explain(err, topic, "Read")
 	}
 	committed, err := s.commits(ctx, "dispatcher")
 	if err != nil {

@@ -68,14 +68,14 @@ func (s *Store) readRegistry(ctx context.Context, states map[string]*EndpointSta
 		}
 		return nil
 	})
-	return s.explain(err, s.names.Endpoints(), "Read")
+	return explain(err, s.names.Endpoints(), "Read")
 }
 
 func (s *Store) readHealth(ctx context.Context, states map[string]*EndpointState) error {
 	topic := s.names.Health()
 	ends, err := s.reader.Ends(ctx, topic)
 	if err != nil {
-		return s.explain(err, topic, "Read")
+		return explain(err, topic, "Read")
 	}
 	wanted := map[int32]bool{}
 	for id := range states {
@@ -97,7 +97,7 @@ func (s *Store) readHealth(ctx context.Context, states map[string]*EndpointState
 			return nil
 		})
 		if err != nil {
-			return s.explain(err, topic, "Read")
+			return explain(err, topic, "Read")
 		}
 	}
 	return nil

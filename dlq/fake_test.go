@@ -42,7 +42,7 @@ func TestAMissingRightIsNamed(t *testing.T) {
 	w.many(2, "ep_1")
 	w.fake().Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: w.names.DLQ(), Err: kerr.TopicAuthorizationFailed, Count: -1})
 	_, _, err := w.store.Count(w.ctx(), Filter{})
-	var access *AccessError
+	var access *kafka.RightError
 	if !errors.As(err, &access) || !strings.Contains(err.Error(), "--operation Read --topic webhooks.dlq") {
 		t.Errorf("%v", err)
 	}

@@ -27,7 +27,7 @@ func (s *Store) Figures(ctx context.Context, partitions []int32) (Figures, error
 	}
 	ends, err := s.reader.Ends(ctx, s.topic)
 	if err != nil {
-		return f, s.explain(err, s.topic, "Read")
+		return f, explain(err, s.topic, "Read")
 	}
 	parts := make([]partFigures, len(partitions))
 	group, gctx := errgroup.WithContext(ctx)
@@ -43,7 +43,7 @@ func (s *Store) Figures(ctx context.Context, partitions []int32) (Figures, error
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return f, s.explain(err, s.topic, "Read")
+		return f, explain(err, s.topic, "Read")
 	}
 	for _, p := range parts {
 		for reason, n := range p.open {

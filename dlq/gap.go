@@ -85,7 +85,7 @@ func (r *resending) readHeld(ctx context.Context) error {
 	topic := r.store.names.Health()
 	ends, err := r.store.reader.Ends(ctx, topic)
 	if err != nil {
-		return r.store.explain(err, topic, "Read")
+		return explain(err, topic, "Read")
 	}
 	err = r.parallel(ctx, topic, make([]int64, len(ends)), ends, func(rec *schemas.Record) error {
 		var h schemas.Health
@@ -123,7 +123,7 @@ func (r *resending) readTiers(ctx context.Context) error {
 		}
 		ends, err := r.store.reader.Ends(ctx, tier)
 		if err != nil {
-			return r.store.explain(err, tier, "Read")
+			return explain(err, tier, "Read")
 		}
 		from := make([]int64, len(ends))
 		for p, c := range committed[tier] {
@@ -148,7 +148,7 @@ func (r *resending) readComing(ctx context.Context, from []int64) error {
 	topic := r.store.names.Deliveries()
 	ends, err := r.store.reader.Ends(ctx, topic)
 	if err != nil {
-		return r.store.explain(err, topic, "Read")
+		return explain(err, topic, "Read")
 	}
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
 		if of := header(rec.Headers, schemas.HeaderResendOf); resends(of, string(rec.Key)) {

@@ -23,7 +23,7 @@ func (r *runner) lookBack(ctx context.Context) (Snapshot, error) {
 	before, err := r.look(ctx, at, nil)
 	r.before.Store(before)
 	maps.DeleteFunc(at, unneeded)
-	return at, r.store.explain(err, r.store.topic, "Read")
+	return at, explain(err, r.store.topic, "Read")
 }
 
 // watchOthers reads what is written to the topic meanwhile: a letter that another

@@ -71,14 +71,14 @@ func (r *resending) readHistory(ctx context.Context) error {
 	topic := r.store.names.Attempts()
 	ends, err := r.store.reader.Ends(ctx, topic)
 	if err != nil {
-		return r.store.explain(err, topic, "Read")
+		return explain(err, topic, "Read")
 	}
 	from, err := r.since(ctx, topic, len(ends))
 	if err != nil {
 		return err
 	}
 	if r.back, err = r.historyBegins(ctx, topic); err != nil {
-		return r.store.explain(err, topic, "Read")
+		return explain(err, topic, "Read")
 	}
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
 		var a schemas.Attempt

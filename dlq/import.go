@@ -155,7 +155,7 @@ func PlanImport(who, why, name string, end ExportEnd) *Plan {
 func (r *runner) imports(ctx context.Context) error {
 	n, err := r.store.reader.Partitions(ctx, r.store.topic)
 	if err != nil {
-		return r.store.explain(err, r.store.topic, "Write")
+		return explain(err, r.store.topic, "Write")
 	}
 	if _, err := r.opts.Source.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -84,7 +84,7 @@ const (
 func (s *Store) follow(ctx context.Context, run string, plan *Plan) (*follower, error) {
 	ends, err := s.reader.Ends(ctx, s.names.Attempts())
 	if err != nil {
-		return nil, s.explain(err, s.names.Attempts(), "Read")
+		return nil, explain(err, s.names.Attempts(), "Read")
 	}
 	f := &follower{store: s, run: run, at: ends, parts: map[int32]bool{}, noting: true, open: map[uint64]follow{},
 		counts: map[string]*OutcomeCounts{}, indexes: map[string]int32{}, firsts: map[string]bool{}, waiting: map[uint64]bool{}}

@@ -39,7 +39,7 @@ type place struct {
 func (r *runner) replay(ctx context.Context, outcomes *follower) error {
 	n, err := r.store.reader.Partitions(ctx, r.store.names.Deliveries())
 	if err != nil {
-		return r.store.explain(err, r.store.names.Deliveries(), "Write")
+		return explain(err, r.store.names.Deliveries(), "Write")
 	}
 	rp := &replayer{runner: r, partitions: n, outcomes: outcomes, sent: map[place]struct{}{}}
 	at, err := r.lookBack(ctx) // a prompt may have stood for an hour

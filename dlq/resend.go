@@ -45,7 +45,7 @@ func (s *Store) selectPast(ctx context.Context, past Past) (*resending, error) {
 	topic := s.names.Deliveries()
 	ends, err := s.reader.Ends(ctx, topic)
 	if err != nil {
-		return nil, s.explain(err, topic, "Read")
+		return nil, explain(err, topic, "Read")
 	}
 	from, to, err := s.window(ctx, topic, past, ends)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Store) selectPast(ctx context.Context, past Past) (*resending, error) {
 	}
 	r := &resending{store: s, past: past, gaps: map[string]*Gap{}}
 	if r.starts, err = s.reader.Starts(ctx, topic); err != nil {
-		return nil, s.explain(err, topic, "Read")
+		return nil, explain(err, topic, "Read")
 	}
 	r.sel = Selection{Snapshot: Snapshot{}, Shares: map[string]*Share{}, Unfit: map[string]int64{}, offsets: map[int32][]int64{}}
 	for p, end := range ends {
@@ -100,12 +100,12 @@ func (s *Store) window(ctx context.Context, topic string, past Past, ends []int6
 	from, to = make([]int64, len(ends)), ends
 	if !past.Since.IsZero() {
 		if from, err = s.reader.After(ctx, topic, past.Since); err != nil {
-			return nil, nil, s.explain(err, topic, "Read")
+			return nil, nil, explain(err, topic, "Read")
 		}
 	}
 	if !past.Until.IsZero() {
 		if to, err = s.reader.After(ctx, topic, past.Until); err != nil {
-			return nil, nil, s.explain(err, topic, "Read")
+			return nil, nil, explain(err, topic, "Read")
 		}
 	}
 	return from, to, nil
@@ -171,7 +171,7 @@ func (s *Store) forwards(ctx context.Context, topic string, parts []int32, from,
 			return s.reader.ReadForwards(gctx, topic, p, from[p], to[p], chunkFor(parallel), each)
 		})
 	}
-	return s.explain(group.Wait(), topic, "Read")
+	return explain(group.Wait(), topic, "Read")
 }
 
 // since is where a topic's records of the window may begin: those that were written
@@ -181,7 +181,7 @@ func (r *resending) since(ctx context.Context, topic string, partitions int) ([]
 		return make([]int64, partitions), nil
 	}
 	from, err := r.store.reader.After(ctx, topic, r.past.Since.Add(-clockMargin))
-	return from, r.store.explain(err, topic, "Read")
+	return from, explain(err, topic, "Read")
 }
 
 func (r *resending) read(ctx context.Context, from, to []int64) error {
@@ -270,7 +270,7 @@ func (r *runner) resend(ctx context.Context) error {
 	topic := r.store.names.Deliveries()
 	n, err := r.store.reader.Partitions(ctx, topic)
 	if err != nil {
-		return r.store.explain(err, topic, "Write")
+		return explain(err, topic, "Write")
 	}
 	if src := r.plan.sources; src != nil {
 		if err := r.resendSources(ctx, src, n); err != nil {

@@ -93,7 +93,7 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	}
 	r.writer = w
 	if err := r.claim(ctx); err != nil {
-		return Report{}, errors.Join(s.explain(err, s.names.Runs(), "Write"), w.Close(ctx))
+		return Report{}, errors.Join(explain(err, s.names.Runs(), "Write"), w.Close(ctx))
 	}
 	maps.Copy(r.skipped, plan.Skip)
 	if opts.Started != nil {

@@ -102,7 +102,7 @@ func (s *Store) partial(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrPartial, context.Cause(ctx))
 	}
-	return s.explain(err, s.topic, "Read")
+	return explain(err, s.topic, "Read")
 }
 
 // ErrPartial: the reading was ended before it was complete. What came with it is
@@ -115,7 +115,7 @@ func (s *Store) scans(ctx context.Context, f *Filter, below Snapshot) (scans []*
 		from, err = s.begins(ctx, f)
 	}
 	if err != nil {
-		return nil, nil, nil, s.explain(err, s.topic, "Read")
+		return nil, nil, nil, explain(err, s.topic, "Read")
 	}
 	of := int64(0)
 	// Not by IDs: an event's id may look like that of another endpoint's delivery.

@@ -227,7 +227,7 @@ func (s *Store) records(ctx context.Context, topic string, part int32, offsets [
 				return err
 			}
 		default:
-			return s.explain(err, topic, "Read")
+			return explain(err, topic, "Read")
 		}
 	}
 	return nil

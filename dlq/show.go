@@ -74,7 +74,7 @@ func locked(fn func(*Entry)) func(int32) func(*Entry) error {
 func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 	ends, err := s.reader.Ends(ctx, s.topic)
 	if err != nil {
-		return nil, s.explain(err, s.topic, "Read")
+		return nil, explain(err, s.topic, "Read")
 	}
 	s.reads(0)
 	_, endpoint, err := schemas.ParseDeliveryID(delivery)
@@ -89,7 +89,7 @@ func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 		found = append(found, more...)
 	}
 	slices.SortFunc(found, func(a, b Death) int { return cmp.Compare(a.Generation, b.Generation) })
-	return found, s.explain(err, s.topic, "Read")
+	return found, explain(err, s.topic, "Read")
 }
 
 func (s *Store) deathsIn(ctx context.Context, delivery string, partitions []int32, ends []int64) (found []Death, err error) {

@@ -55,7 +55,7 @@ func (r *resending) readSources(ctx context.Context) error {
 	for _, topic := range src.Topics {
 		ends, err := r.store.reader.Ends(ctx, topic)
 		if err != nil {
-			return r.store.explain(err, topic, "Read")
+			return explain(err, topic, "Read")
 		}
 		from, to, err := r.store.window(ctx, topic, r.past, ends)
 		if err != nil {
@@ -79,7 +79,7 @@ func (r *resending) readKnown(ctx context.Context) error {
 	topic := r.store.names.Deliveries()
 	ends, err := r.store.reader.Ends(ctx, topic)
 	if err != nil {
-		return r.store.explain(err, topic, "Read")
+		return explain(err, topic, "Read")
 	}
 	from, err := r.since(ctx, topic, len(ends))
 	if err != nil {

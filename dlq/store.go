@@ -2,7 +2,6 @@ package dlq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
@@ -36,21 +34,6 @@ type Store struct {
 // Snapshot is an end offset by partition: what a run may touch lies below.
 type Snapshot map[int32]int64
 
-// AccessError says that the cluster refuses us something, and what would mend it.
-type AccessError struct {
-	Right    string // an operation of Kafka's, such as Read
-	Resource string // topic or group
-	Name     string
-	Err      error
-}
-
-func (e *AccessError) Error() string {
-	return fmt.Sprintf("the right %[1]s on %[2]s %[3]s is missing: %[4]v; an administrator grants it with kafka-acls --add --allow-principal User:<you> --operation %[1]s --%[2]s %[3]s",
-		e.Right, e.Resource, e.Name, e.Err)
-}
-
-func (e *AccessError) Unwrap() error { return e.Err }
-
 // Open makes a Store. Nothing is dialled yet; kafka.Error if the configuration is wrong.
 func Open(cfg kafka.Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
@@ -72,30 +55,23 @@ type writer interface {
 // Close closes the client.
 func (s *Store) Close() { s.reader.Close() }
 
-// explain names the ACL that is missing.
-func (s *Store) explain(err error, topic, right string) error {
-	var known *AccessError
-	if errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.As(err, &known) {
-		return &AccessError{Right: right, Resource: "topic", Name: topic, Err: err}
-	}
-	return err
+// explain names the right that is missing.
+func explain(err error, topic, operation string) error {
+	return kafka.NameRight(err, operation, "Topic", topic)
 }
 
 // commits are how far a role has come, by topic and partition.
 func (s *Store) commits(ctx context.Context, role string) (map[string]map[int32]kafka.Commit, error) {
 	group := s.names.Group(role)
 	committed, err := s.reader.Commits(ctx, group)
-	if errors.Is(err, kerr.GroupAuthorizationFailed) {
-		return nil, &AccessError{Right: "Describe", Resource: "group", Name: group, Err: err}
-	}
-	return committed, err
+	return committed, kafka.NameRight(err, "Describe", "Group", group)
 }
 
 // Snapshot is the end of the topic now.
 func (s *Store) Snapshot(ctx context.Context) (Snapshot, error) {
 	ends, err := s.reader.Ends(ctx, s.topic)
 	if err != nil {
-		return nil, s.explain(err, s.topic, "Read")
+		return nil, explain(err, s.topic, "Read")
 	}
 	snap := make(Snapshot, len(ends))
 	for p, end := range ends {
@@ -139,7 +115,7 @@ func (s *Store) retention(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("asking for the retention of %s: %w", s.topic, s.explain(err, s.topic, "DescribeConfigs"))
+		return 0, fmt.Errorf("asking for the retention of %s: %w", s.topic, explain(err, s.topic, "DescribeConfigs"))
 	}
 	return 0, nil
 }

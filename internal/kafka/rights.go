@@ -100,22 +100,42 @@ func deniedOf(ctx context.Context, cl *kgo.Client, c TopicsConfig, tiers []strin
 	return out, err
 }
 
+// refusals are what a cluster answers for want of a right, by what the right is on.
+var refusals = map[string]error{
+	"Topic": kerr.TopicAuthorizationFailed, "Group": kerr.GroupAuthorizationFailed,
+	"Cluster": kerr.ClusterAuthorizationFailed, "TransactionalId": kerr.TransactionalIDAuthorizationFailed,
+}
+
 // IsDenied reports whether the cluster refused us for want of a right.
 func IsDenied(err error) bool {
-	for _, e := range []error{kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed} {
-		if errors.Is(err, e) {
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
 			return true
 		}
 	}
 	return false
 }
 
-// NameRight puts the right that is missing before an error that is a refusal for want
-// of one; any other error it returns as it is. Operation and resource are named as
-// kafka-acls.sh names them (Read, Topic, webhooks.deliveries).
+// RightError is a refusal for want of a right, with the command that grants it.
+// Operation and resource are named as kafka-acls.sh names them (Read, Topic,
+// webhooks.deliveries).
+type RightError struct {
+	Operation, Resource, Name string
+	Err                       error
+}
+
+func (e *RightError) Error() string {
+	r := right{e.Operation, e.Resource, e.Name}
+	return fmt.Sprintf("no right: operation %s on %s: %v; an administrator grants it: %s", e.Operation, r, e.Err, r.command())
+}
+
+func (e *RightError) Unwrap() error { return e.Err }
+
+// NameRight makes a *RightError of a refusal on that kind of resource, unless it is one
+// already; any other error it returns as it is.
 func NameRight(err error, operation, resource, name string) error {
-	if !IsDenied(err) {
+	if _, named := errors.AsType[*RightError](err); named || err == nil || !errors.Is(err, refusals[resource]) {
 		return err
 	}
-	return fmt.Errorf("no right: operation %s on %s: %w", operation, right{operation, resource, name}, err)
+	return &RightError{Operation: operation, Resource: resource, Name: name, Err: err}
 }

@@ -216,7 +216,7 @@ func TestDeadLettersThatAreNotCountedSayWhy(t *testing.T) {
 	if err := (Style{}).Write(&text, rep); err != nil {
 		t.Fatal(err)
 	}
-	if rep.Letters != nil || !strings.Contains(text.String(), "not counted: asking for the retention of webhooks.dlq: the right DescribeConfigs on topic webhooks.dlq is missing") {
+	if rep.Letters != nil || !strings.Contains(text.String(), "not counted: asking for the retention of webhooks.dlq: no right: operation DescribeConfigs on Topic webhooks.dlq") {
 		t.Errorf("%+v\n%s", rep.Letters, text.String())
 	}
 }
