@@ -18,14 +18,7 @@ const (
 )
 
 func (r *runner) adapts(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range ticks(ctx, time.Second) {
 		age, err := r.store.oldestReady(ctx)
 		if err != nil {
 			// Not knowing is no reason to press on.

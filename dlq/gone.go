@@ -30,14 +30,7 @@ func (r *runner) lookBack(ctx context.Context) (Snapshot, error) {
 // run settles is not replayed a second time, also when that was long ago by the time
 // its turn comes.
 func (r *runner) watchOthers(ctx context.Context, at Snapshot) {
-	tick := time.NewTicker(goneEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range ticks(ctx, goneEvery) {
 		if _, err := r.look(ctx, at, []byte(r.run.ID)); err != nil && ctx.Err() == nil {
 			r.store.log.Warn("what others settle cannot be read, trying again", "run", r.run.ID, "err", err)
 		}

@@ -166,25 +166,7 @@ func (r *runner) imports(ctx context.Context) error {
 			return err
 		}
 		key := []byte(l.EndpointID) // none: where its owner would write it too
-		if err := r.live(ctx); err != nil {
-			return err
-		}
-		weight := int64(min(len(rec.Value)+entryWeight, inFlightBytes))
-		if err := r.room.Acquire(ctx, weight); err != nil {
-			return err
-		}
-		m := kafka.Message{Topic: r.store.topic, Partition: kafka.Partition(key, n), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
-		r.writer.Write(m, func(res kafka.Written) {
-			switch {
-			case res.Err == nil:
-				r.written.Add(1)
-				r.settled.Add(1)
-			case errors.Is(res.Err, kafka.ErrTooLarge):
-				r.skip(SkipTooLarge)
-			}
-			r.room.Release(weight)
-		})
-		return nil
+		return r.put(ctx, kafka.Message{Topic: r.store.topic, Partition: kafka.Partition(key, n), Key: rec.Key, Value: rec.Value, Headers: rec.Headers})
 	})
 	return err
 }

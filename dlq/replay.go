@@ -222,6 +222,32 @@ func (r *runner) settle(e *Entry, how string, weight int64) {
 	})
 }
 
+// put writes a record with which what it was made of is done. It returns before it is
+// acknowledged.
+func (r *runner) put(ctx context.Context, m kafka.Message) error {
+	if err := r.live(ctx); err != nil {
+		return err
+	}
+	if err := r.pace.wait(ctx); err != nil {
+		return err
+	}
+	weight := int64(min(len(m.Value)+entryWeight, inFlightBytes))
+	if err := r.room.Acquire(ctx, weight); err != nil {
+		return err
+	}
+	r.writer.Write(m, func(res kafka.Written) {
+		switch {
+		case res.Err == nil:
+			r.written.Add(1)
+			r.settled.Add(1)
+		case errors.Is(res.Err, kafka.ErrTooLarge):
+			r.skip(SkipTooLarge)
+		}
+		r.room.Release(weight)
+	})
+	return nil
+}
+
 // drain waits until all that was written is settled.
 func (r *runner) drain(ctx context.Context) error {
 	if err := r.room.Acquire(ctx, inFlightBytes); err != nil {

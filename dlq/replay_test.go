@@ -62,24 +62,30 @@ func TestAReplayedLetterIsTheSameEventWithAFreshLife(t *testing.T) {
 // rejecter is an owner whose receiver rejects at once: what is written to deliveries
 // dies again, before or after the tombstone of its old letter.
 func (w *world) rejecter(ctx context.Context) (stop func()) {
+	return w.owner(ctx, func(rec *schemas.Record) {
+		if d, err := schemas.ParseDelivery(*rec); err == nil {
+			d.Attempt, d.LastStatus = 1, 400
+			w.put(&letter{Letter: schemas.NewLetter(d, schemas.ReasonRejected, time.Now())})
+		}
+	})
+}
+
+// owner reads what is written to deliveries until it is stopped.
+func (w *world) owner(ctx context.Context, take func(*schemas.Record)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	store := w.open()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		at := make([]int64, worldPartitions)
-		for pause(ctx) {
+		for range ticks(ctx, 20*time.Millisecond) {
 			ends, err := store.reader.Ends(ctx, w.names.Deliveries())
 			if err != nil {
 				return
 			}
 			for p := range ends {
 				_ = store.reader.ReadForwards(ctx, w.names.Deliveries(), int32(p), at[p], ends[p], 1<<20, func(recs []schemas.Record) error {
-					for _, rec := range recs {
-						if d, err := schemas.ParseDelivery(rec); err == nil {
-							d.Attempt, d.LastStatus = 1, 400
-							l := &letter{Letter: schemas.NewLetter(d, schemas.ReasonRejected, time.Now())}
-							w.put(l)
-						}
+					for i := range recs {
+						take(&recs[i])
 					}
 					return nil
 				})
@@ -330,30 +336,11 @@ func TestToAnotherEndpoint(t *testing.T) {
 
 // answer plays the owner: it writes an attempt for each delivery of a run.
 func (w *world) answer(ctx context.Context, outcome func(*schemas.Delivery) schemas.Outcome) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	store := w.open()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		at := make([]int64, worldPartitions)
-		for pause(ctx) {
-			ends, err := store.reader.Ends(ctx, w.names.Deliveries())
-			if err != nil {
-				return
-			}
-			for p := range ends {
-				_ = store.reader.ReadForwards(ctx, w.names.Deliveries(), int32(p), at[p], ends[p], 1<<20, func(recs []schemas.Record) error {
-					for _, rec := range recs {
-						d, _ := schemas.ParseDelivery(rec)
-						a := schemas.Attempt{DeliveryID: d.ID(), EndpointID: d.EndpointID, Outcome: outcome(&d), Number: 1, Generation: d.Generation, Run: d.Run}
-						w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: rec.Partition, Key: []byte(d.EndpointID), Value: schemas.AppendAttempt(nil, &a)}, nil)
-					}
-					return nil
-				})
-				at[p] = ends[p]
-			}
-		}
+	return w.owner(ctx, func(rec *schemas.Record) {
+		d, _ := schemas.ParseDelivery(*rec)
+		a := schemas.Attempt{DeliveryID: d.ID(), EndpointID: d.EndpointID, Outcome: outcome(&d), Number: 1, Generation: d.Generation, Run: d.Run}
+		w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: rec.Partition, Key: []byte(d.EndpointID), Value: schemas.AppendAttempt(nil, &a)}, nil)
 	})
-	return func() { cancel(); wg.Wait() }
 }
 
 func TestACanaryThatIsNotDeliveredSparesTheRest(t *testing.T) {

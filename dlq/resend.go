@@ -3,7 +3,6 @@ package dlq
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -289,27 +288,6 @@ func (r *runner) resend(ctx context.Context) error {
 }
 
 func (r *runner) resendOne(ctx context.Context, d *schemas.Delivery, partition int32) error {
-	if err := r.live(ctx); err != nil {
-		return err
-	}
-	if err := r.pace.wait(ctx); err != nil {
-		return err
-	}
-	weight := int64(min(len(d.Payload)+entryWeight, inFlightBytes))
-	if err := r.room.Acquire(ctx, weight); err != nil {
-		return err
-	}
 	next := again(d)
-	m := kafka.Message{Topic: r.store.names.Deliveries(), Partition: partition, Key: []byte(next.EndpointID), Value: next.Payload, Headers: next.Headers()}
-	r.writer.Write(m, func(res kafka.Written) {
-		switch {
-		case res.Err == nil:
-			r.written.Add(1)
-			r.settled.Add(1)
-		case errors.Is(res.Err, kafka.ErrTooLarge):
-			r.skip(SkipTooLarge)
-		}
-		r.room.Release(weight)
-	})
-	return nil
+	return r.put(ctx, kafka.Message{Topic: r.store.names.Deliveries(), Partition: partition, Key: []byte(next.EndpointID), Value: next.Payload, Headers: next.Headers()})
 }

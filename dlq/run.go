@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -234,17 +235,28 @@ func (r *runner) skip(why string) {
 	r.mu.Unlock()
 }
 
+// ticks goes round once every d until the context ends.
+func ticks(ctx context.Context, d time.Duration) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-tick.C:
+				if !yield(now) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // beats rewrites the record. A runner that cannot, writes nothing more after a
 // while: somebody else may take the run over.
 func (r *runner) beats(ctx context.Context) {
-	tick := time.NewTicker(schemas.RunBeat)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range ticks(ctx, schemas.RunBeat) {
 		run := r.snapshot()
 		switch err := r.runs.beat(ctx, &run); {
 		case err == nil:
@@ -272,14 +284,7 @@ func (r *runner) live(ctx context.Context) error {
 
 // watches looks again and again whether somebody wishes the run to end.
 func (r *runner) watches(ctx context.Context, look func(context.Context) (who string, wished bool, err error)) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range ticks(ctx, watchEvery) {
 		if who, wished, err := look(ctx); err == nil && wished {
 			r.stop(fmt.Errorf("%w by %s", ErrCancelled, who))
 			return
@@ -291,15 +296,8 @@ func (r *runner) reports(ctx context.Context) {
 	if r.opts.Progress == nil {
 		return
 	}
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.opts.Progress(r.progress())
-		}
+	for range ticks(ctx, 250*time.Millisecond) {
+		r.opts.Progress(r.progress())
 	}
 }
 
