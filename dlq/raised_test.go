@@ -95,6 +95,30 @@ func TestLettersFromBeforeThePartitionsWereRaisedAreTheirEndpointsStill(t *testi
 	}
 }
 
+// Of three counts of partitions the first and the last give an endpoint the same one.
+func TestShowFindsEveryDeathWhereAnEndpointCameBackToAPartition(t *testing.T) {
+	w := newWorld(t)
+	w.raise()
+	id := ""
+	for i := 0; id == ""; i++ {
+		key := fmt.Appendf(nil, "ep_%d", i)
+		if home := kafka.Partition(key, raisedTo); home == kafka.Partition(key, 4) && home != kafka.Partition(key, 6) {
+			id = string(key)
+		}
+	}
+	d := w.delivery(id)
+	for generation, count := range []int32{4, 6, raisedTo} {
+		d.Generation = generation
+		l := schemas.NewLetter(d, schemas.ReasonExhausted, time.Now().Truncate(time.Millisecond))
+		rec := l.Record()
+		w.writer.Write(kafka.Message{Topic: w.names.DLQ(), Partition: kafka.Partition([]byte(id), count), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}, nil)
+	}
+	w.flush()
+	if deaths, err := w.store.Show(w.ctx(), d.ID()); err != nil || len(deaths) != 3 {
+		t.Errorf("%+v %v", deaths, err)
+	}
+}
+
 // publishIn writes an event into some partition, and returns its delivery as it is read there.
 func (w *world) publishIn(partition int32, endpoint, event string) schemas.Delivery {
 	w.Helper()

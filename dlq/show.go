@@ -70,7 +70,8 @@ func locked(fn func(*Entry)) func(int32) func(*Entry) error {
 }
 
 // deaths reads the partition of a delivery's endpoint. When the count of partitions was
-// raised since, older deaths may be in another, which is read unless every death is there.
+// raised since, other deaths may be in another: later ones than the first, where that is
+// found, and else any.
 func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 	ends, err := s.reader.Ends(ctx, s.topic)
 	if err != nil {
@@ -82,24 +83,34 @@ func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 		return nil, nil //nolint:nilerr // then it is no delivery id, and there are none
 	}
 	ever := kafka.PartitionsEver([]byte(endpoint), int32(len(ends)))
-	found, err := s.deathsIn(ctx, delivery, ever[:1], ends)
-	if err == nil && !slices.ContainsFunc(found, func(d Death) bool { return d.Generation == 0 }) {
-		var more []Death
-		more, err = s.deathsIn(ctx, delivery, ever[1:], ends)
-		found = append(found, more...)
+	found, err := s.deathsIn(ctx, delivery, ever[:1], time.Time{}, ends)
+	if err != nil {
+		return nil, explain(err, s.topic, "Read")
 	}
+	var since time.Time
+	for _, d := range found {
+		if d.Generation == 0 {
+			since = d.DiedAt
+		}
+	}
+	more, err := s.deathsIn(ctx, delivery, ever[1:], since, ends)
+	found = append(found, more...)
 	slices.SortFunc(found, func(a, b Death) int { return cmp.Compare(a.Generation, b.Generation) })
 	return found, explain(err, s.topic, "Read")
 }
 
-func (s *Store) deathsIn(ctx context.Context, delivery string, partitions []int32, ends []int64) (found []Death, err error) {
+func (s *Store) deathsIn(ctx context.Context, delivery string, partitions []int32, since time.Time, ends []int64) (found []Death, err error) {
+	from, err := s.begins(ctx, &Filter{Since: since})
+	if err != nil {
+		return nil, err
+	}
 	var mu sync.Mutex
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(width(len(partitions)))
 	for _, p := range partitions {
 		group.Go(func() error {
 			d := deaths{delivery: delivery, byKey: map[string]*Death{}}
-			err := s.reader.Sift(gctx, s.topic, p, 0, ends[p], 1<<20, d.mayBeIn, d.records)
+			err := s.reader.Sift(gctx, s.topic, p, from[p], ends[p], 1<<20, d.mayBeIn, d.records)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, death := range d.byKey {

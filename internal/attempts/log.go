@@ -81,10 +81,10 @@ func (l *Log) Last(ctx context.Context, f Filter, end Position, limit int) (foun
 		s.active = min(1, s.active)
 	}
 	found, more, err = s.run(ctx)
-	if err != nil || s.active == len(s.spans) || s.begun() {
+	if err != nil || s.active == len(s.spans) {
 		return found, more, err
 	}
-	if more && len(found) > 0 { // then of the others only what is newer can be among the newest
+	if len(found) > 0 && (more || s.begun()) { // then of the others only what is newer is wanted
 		if starts, err = l.starts(ctx, found[0].Started); err != nil {
 			return nil, false, err
 		}
