@@ -18,6 +18,7 @@ type EndpointState struct {
 	Breaker  string             `json:"breaker"` // closed, failing, open, paused; unknown where health may not be read
 	Until    time.Time          `json:"until,omitzero"`
 	Failing  time.Time          `json:"failing_since,omitzero"`
+	Held     int64              `json:"held,omitempty"` // on hold, as of the health record
 	Limit    *schemas.RateLimit `json:"rate_limit,omitempty"`
 	Endpoint *schemas.Endpoint  `json:"-"` // nil if unknown
 	health   *schemas.Health
@@ -33,7 +34,7 @@ func (s *Store) endpointStates(ctx context.Context, ids []string) (map[string]*E
 	if err := s.readRegistry(ctx, states); err != nil {
 		return nil, err
 	}
-	err := s.readHealth(ctx, states)
+	err := s.readHealth(ctx, states, map[int32]int64{})
 	if kafka.IsDenied(err) { // it is for the preview; nothing is decided by it but an automatic disabling
 		s.log.Warn("health may not be read, so breakers are not known", "err", err)
 		for _, st := range states {
@@ -71,7 +72,8 @@ func (s *Store) readRegistry(ctx context.Context, states map[string]*EndpointSta
 	return explain(err, s.names.Endpoints(), "Read")
 }
 
-func (s *Store) readHealth(ctx context.Context, states map[string]*EndpointState) error {
+// readHealth reads the partitions of endpoints from the given offsets on, and moves those.
+func (s *Store) readHealth(ctx context.Context, states map[string]*EndpointState, from map[int32]int64) error {
 	topic := s.names.Health()
 	ends, err := s.reader.Ends(ctx, topic)
 	if err != nil {
@@ -82,7 +84,7 @@ func (s *Store) readHealth(ctx context.Context, states map[string]*EndpointState
 		wanted[kafka.Partition([]byte(id), int32(len(ends)))] = true
 	}
 	for p := range wanted {
-		err := s.reader.ReadForwards(ctx, topic, p, 0, ends[p], 1<<20, func(recs []schemas.Record) error {
+		err := s.reader.ReadForwards(ctx, topic, p, from[p], ends[p], 1<<20, func(recs []schemas.Record) error {
 			for i := range recs {
 				st := states[string(recs[i].Key)]
 				if st == nil {
@@ -99,6 +101,7 @@ func (s *Store) readHealth(ctx context.Context, states map[string]*EndpointState
 		if err != nil {
 			return explain(err, topic, "Read")
 		}
+		from[p] = ends[p]
 	}
 	return nil
 }
@@ -118,6 +121,7 @@ func (st *EndpointState) judge(now time.Time) {
 	if h == nil {
 		return
 	}
+	st.Held = int64(h.Held)
 	if e := h.Since; e != nil {
 		st.Breaker, st.Failing = "failing", e.FailingSince
 		// A newer version of the endpoint is an operator's word and wins.

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,16 +35,23 @@ func (c *OutcomeCounts) add(o OutcomeCounts) {
 	c.Open += o.Open
 }
 
+// Total is all of them.
+func (c *OutcomeCounts) Total() int64 {
+	return c.Delivered + c.Dead + c.Duplicate + c.Retrying + c.Open
+}
+
 // Outcomes are the counts by endpoint, and in all.
 type Outcomes struct {
 	All       OutcomeCounts            `json:"all"`
 	Endpoints map[string]OutcomeCounts `json:"endpoints"`
+	Waits     map[string]Wait          `json:"waits,omitempty"` // by endpoint that has something retrying or open
 }
 
 const (
 	followEvery    = 200 * time.Millisecond
 	canaryWait     = 2 * time.Minute
 	duplicateGrace = 3 * time.Second // for the other copy to show, if it is ours
+	lastLook       = 2 * time.Second // at health, when the waiting was ended
 )
 
 // follower reads the attempts of a run: what each delivery that it wrote came to.
@@ -64,6 +72,8 @@ type follower struct {
 	firsts  map[string]bool // of canaries: whether all of an endpoint were delivered at the first attempt
 	waiting map[uint64]bool // canaries without an outcome
 	changed time.Time
+	began   time.Time
+	looks   looker // of the goroutine that waits
 }
 
 // follow is small, for there is one for each delivery.
@@ -72,13 +82,20 @@ type follow struct {
 	state    followed
 }
 
-type followed uint8
+// followed is what is known of a delivery; from retrying on it holds the next try too, in
+// seconds after the follower began.
+type followed uint32
 
 const (
 	notTried followed = iota
-	retrying
 	duplicate
+	retrying
 )
+
+func newFollower(s *Store, run string, at []int64) *follower {
+	return &follower{store: s, run: run, at: at, parts: map[int32]bool{}, noting: true, open: map[uint64]follow{}, began: time.Now(),
+		counts: map[string]*OutcomeCounts{}, indexes: map[string]int32{}, firsts: map[string]bool{}, waiting: map[uint64]bool{}}
+}
 
 // follow notes where the attempts end now, before anything is written.
 func (s *Store) follow(ctx context.Context, run string, plan *Plan) (*follower, error) {
@@ -86,8 +103,7 @@ func (s *Store) follow(ctx context.Context, run string, plan *Plan) (*follower, 
 	if err != nil {
 		return nil, explain(err, s.names.Attempts(), "Read")
 	}
-	f := &follower{store: s, run: run, at: ends, parts: map[int32]bool{}, noting: true, open: map[uint64]follow{},
-		counts: map[string]*OutcomeCounts{}, indexes: map[string]int32{}, firsts: map[string]bool{}, waiting: map[uint64]bool{}}
+	f := newFollower(s, run, ends)
 	ids := slices.Collect(maps.Keys(plan.Shares))
 	if to := plan.Job.ToEndpoint; to != "" {
 		ids = []string{to}
@@ -151,7 +167,7 @@ func (f *follower) poll(ctx context.Context) error {
 		err := f.store.reader.ReadForwards(ctx, topic, p, f.at[p], ends[p], 1<<20, func(recs []schemas.Record) error {
 			for i := range recs {
 				var a schemas.Attempt
-				if json.Unmarshal(recs[i].Value, &a) == nil && a.Run == f.run {
+				if bytes.Contains(recs[i].Value, []byte(f.run)) && json.Unmarshal(recs[i].Value, &a) == nil && a.Run == f.run {
 					f.take(&a)
 				}
 			}
@@ -182,9 +198,9 @@ func (f *follower) take(a *schemas.Attempt) {
 		counts.Dead++
 		delete(f.open, h)
 	case schemas.OutcomeRetry:
-		f.open[h] = follow{fo.endpoint, retrying}
+		f.open[h] = follow{fo.endpoint, f.retryAt(a.NextTry)}
 	case schemas.OutcomeDuplicate:
-		if fo.state != retrying { // a copy of our own that was dropped says nothing of the other one
+		if fo.state < retrying { // a copy of our own that was dropped says nothing of the other one
 			f.open[h] = follow{fo.endpoint, duplicate}
 		}
 	default:
@@ -267,9 +283,15 @@ func (f *follower) wait(ctx context.Context, opts Options) (*Outcomes, error) {
 	err := f.until(ctx, f.settled, func() {
 		if opts.Following != nil && time.Since(told) >= time.Second {
 			told = time.Now()
+			f.look(ctx)
 			opts.Following(*f.outcomes())
 		}
 	})
+	if err != nil { // whoever ends the waiting is told what was waited for
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		defer cancel()
+		f.look(last)
+	}
 	out := f.outcomes()
 	if err != nil && !errors.Is(context.Cause(ctx), errTime) {
 		return out, err
@@ -279,6 +301,15 @@ func (f *follower) wait(ctx context.Context, opts Options) (*Outcomes, error) {
 		return out, fmt.Errorf("%w: %d of %d", ErrUndelivered, n, n+all.Delivered)
 	}
 	return out, nil
+}
+
+// undelivered adds to the outcomes what a run left unsent.
+func undelivered(run *schemas.Run, err error) error {
+	skipped := run.Counts.Skipped
+	if left := skipped[SkipCanary] + skipped[SkipTooLarge] + skipped[SkipGone]; err == nil && left > 0 {
+		return fmt.Errorf("%w: %d were not sent", ErrUndelivered, left)
+	}
+	return err
 }
 
 // settled: nothing is open but duplicates, and those have had time to show their
@@ -302,10 +333,10 @@ func (f *follower) outcomes() *Outcomes {
 	for _, fo := range f.open {
 		id := f.names[fo.endpoint]
 		c := out.Endpoints[id]
-		switch fo.state {
-		case retrying:
+		switch {
+		case fo.state >= retrying:
 			c.Retrying++
-		case duplicate:
+		case fo.state == duplicate:
 			c.Duplicate++
 		default:
 			c.Open++
@@ -315,5 +346,6 @@ func (f *follower) outcomes() *Outcomes {
 	for _, c := range out.Endpoints {
 		out.All.add(c)
 	}
+	f.explainTo(out)
 	return out
 }

@@ -118,6 +118,22 @@ func (p *Plan) skips(endpoint string) string {
 	return ""
 }
 
+// WaitsForBreakers reports whether something is to be sent to an endpoint whose breaker is open.
+func (p *Plan) WaitsForBreakers() bool {
+	if p.Job.Kind != schemas.RunReplay {
+		return false
+	}
+	for id := range p.Shares {
+		if to := p.Job.ToEndpoint; to != "" {
+			id = to
+		}
+		if st := p.States[id]; st != nil && st.Breaker == "open" && p.skips(id) == "" {
+			return true
+		}
+	}
+	return false
+}
+
 // Takes is how long it will take at the asked rates, at least; 0 if they are unlimited
 // or automatic.
 func (p *Plan) Takes() time.Duration {

@@ -121,10 +121,7 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	rep := Report{Run: run, Settled: r.settled.Load(), Exported: r.exported}
 	if err == nil && opts.Wait {
 		rep.Outcomes, err = outcomes.wait(ctx, opts)
-		skipped := run.Counts.Skipped
-		if left := skipped[SkipCanary] + skipped[SkipTooLarge] + skipped[SkipGone]; err == nil && left > 0 {
-			err = fmt.Errorf("%w: %d were not sent", ErrUndelivered, left)
-		}
+		err = undelivered(&run, err)
 	}
 	return rep, err
 }
@@ -137,7 +134,7 @@ func (r *runner) claim(ctx context.Context) (err error) {
 		}
 		err = r.runs.claim(ctx, &r.run, job.Force)
 	} else {
-		r.run, err = r.runs.reclaim(ctx, job.resume, job.Who, job.Force)
+		r.run, err = r.runs.reclaim(ctx, job)
 	}
 	r.lastOK.Store(r.run.Updated.UnixNano()) // not later: others go by the record
 	return err

@@ -150,10 +150,12 @@ func (r *Runs) claim(ctx context.Context, run *schemas.Run, force bool) error {
 	})
 }
 
-// reclaim makes this process the runner of a run that is not at work; ErrLive,
-// ErrFinished, *BusyError. An earlier wish to cancel is gone with it.
-func (r *Runs) reclaim(ctx context.Context, id, who string, force bool) (schemas.Run, error) {
+// reclaim makes this process the runner of the run that a job resumes, which is not at
+// work, at the job's rate; ErrLive, ErrFinished, *BusyError. An earlier wish to cancel is
+// gone with it.
+func (r *Runs) reclaim(ctx context.Context, job *Job) (schemas.Run, error) {
 	var run schemas.Run
+	id := job.resume
 	err := r.table.Swap(ctx, func(rows registry.Rows) (_ []registry.Change, err error) {
 		if run, err = getRun(rows, id); err != nil {
 			return nil, err
@@ -166,11 +168,12 @@ func (r *Runs) reclaim(ctx context.Context, id, who string, force bool) (schemas
 		case run.State == schemas.RunDone:
 			return nil, fmt.Errorf("%w: %s", ErrFinished, id)
 		}
-		if err := busy(rows, &run, force); err != nil {
+		if err := busy(rows, &run, job.Force); err != nil {
 			return nil, err
 		}
 		run.Runner, run.State, run.Updated, run.Finished, run.Error = r.me, schemas.RunRunning, now, time.Time{}, ""
-		changes, err := r.changes(&run, "resume", who, "")
+		run.Rate, run.Auto = job.Rate, job.Auto
+		changes, err := r.changes(&run, "resume", job.Who, "")
 		return append(changes, registry.Change{Key: schemas.RunControlKey(id)}), err
 	})
 	return run, err

@@ -290,3 +290,27 @@ func TestAWishToCancelIsHeardWithinTwoSeconds(t *testing.T) {
 		})
 	}
 }
+
+func TestAResumedRunRecordsItsNewRate(t *testing.T) {
+	w := newWorld(t)
+	runs := w.runs()
+	run := schemas.Run{ID: "run-x", Kind: schemas.RunReplay, Rate: 5, Auto: true, Filter: []byte("{}"), Snapshot: map[int32]int64{}}
+	if err := runs.claim(w.ctx(), &run, false); err != nil {
+		t.Fatal(err)
+	}
+	run.State = schemas.RunFailed
+	if err := runs.beat(w.ctx(), &run); err != nil {
+		t.Fatal(err)
+	}
+	job, err := ResumeJob(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Rate, job.Auto = 300, false
+	if _, err := runs.reclaim(w.ctx(), &job); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := runs.Get(w.ctx(), "run-x"); err != nil || st.Rate != 300 || st.Auto {
+		t.Errorf("%+v %v", st, err)
+	}
+}

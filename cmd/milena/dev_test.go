@@ -18,6 +18,10 @@ func devArgs(more ...string) []string {
 }
 
 func TestDevDeliversAndVerifiesEveryEvent(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	inDir(t)
 	for _, start := range []string{"first", "second"} { // the second continues the data
 		res := run(t, "", nil, devArgs("--events", "100", "--exit")...)
@@ -27,6 +31,11 @@ func TestDevDeliversAndVerifiesEveryEvent(t *testing.T) {
 		for _, want := range []string{"100 events sent, 175 deliveries", "0 wrong", "payment.captured", "endpoint flaky", "Ready after"} {
 			if !strings.Contains(res.out, want) {
 				t.Errorf("%s start: no %q in\n%s", start, want, res.out)
+			}
+		}
+		for line := range strings.Lines(res.out) {
+			if try, ok := strings.CutPrefix(line, "  milena "); ok && !strings.Contains(string(readme), "\nmilena "+strings.TrimSpace(try)) {
+				t.Errorf("the README has another thing to try than %q", line)
 			}
 		}
 		if strings.ContainsRune(res.out, '\x1b') {

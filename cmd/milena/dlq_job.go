@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -165,10 +166,13 @@ func (p *program) says(ctx context.Context, question string) (yes bool) {
 func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, asJSON bool) error {
 	runs := dlq.OpenRuns(r.session.kafka, "cli")
 	defer runs.Close()
-	bar := newProgress(r.err, plan.Write, isTTY(r.err))
-	opts.Started = func(run schemas.Run) { bar.say("run " + run.ID) }
-	opts.Progress = bar.update
-	opts.Following = bar.following
+	var bar *progress // from when the run is ours
+	opts.Started = func(run schemas.Run) {
+		bar = newProgress(r.err, plan.Write, isTTY(r.err))
+		bar.say("run " + run.ID)
+	}
+	opts.Progress = func(now dlq.Progress) { bar.update(now) }
+	opts.Following = func(o dlq.Outcomes) { bar.following(o) }
 	opts.Stdout = r.out
 	collect(20) // it goes for hours on an operator's machine, at a rate that leaves time for it
 	report, err := r.store.Execute(ctx, plan, runs, opts)
@@ -183,11 +187,17 @@ func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, 
 	} else {
 		r.writeReport(&report)
 	}
-	return wayOn(&report.Run, err)
+	return wayOn(&report.Run, report.Outcomes, err)
 }
 
-// wayOn tells of a run that ended early how it goes on, if it can.
-func wayOn(run *schemas.Run, err error) error {
+// wayOn tells of a run that ended early how it goes on, and of a wait that did how to wait
+// on, if they can.
+func wayOn(run *schemas.Run, outcomes *dlq.Outcomes, err error) error {
+	if err != nil && outcomes != nil {
+		if n := outcomes.All.Retrying + outcomes.All.Open; n > 0 {
+			err = fmt.Errorf("%w; %d of the %d written are still on their way, and milena runs show %s --wait waits for them", err, n, outcomes.All.Total(), run.ID)
+		}
+	}
 	switch {
 	case err == nil || (run.State != schemas.RunCancelled && run.State != schemas.RunFailed):
 		return err
@@ -197,29 +207,36 @@ func wayOn(run *schemas.Run, err error) error {
 	return fmt.Errorf("%w; %d of %d are written, and a run of kind %s cannot be resumed", err, run.Counts.Written, run.Counts.Matched, run.Kind)
 }
 
-func (r *dlqRun) writeReport(rep *dlq.Report) {
+func (p *program) writeReport(rep *dlq.Report) {
 	counts := rep.Run.Counts
 	switch rep.Run.Kind {
 	case schemas.RunDiscard:
-		r.notef("run %s is %s: %d of %d discarded", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
-	case schemas.RunImport, schemas.RunResend:
-		r.notef("run %s is %s: %d of %d written", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
+		p.notef("run %s is %s: %d of %d discarded", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
 	default:
-		r.notef("run %s is %s: %d of %d written, %d settled", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched, rep.Settled)
+		p.notef("run %s is %s: %d of %d written", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
 	}
-	writeSkipped(r.program, rep.Run.Counts.Skipped)
+	writeSkipped(p, rep.Run.Counts.Skipped)
 	if rep.Exported != "" && rep.Exported != rep.Run.Export { // what was left of a run that is resumed
-		r.notef("what was left stands in %s; milena dlq import %s brings it back", rep.Exported, rep.Exported)
+		p.notef("what was left stands in %s; milena dlq import %s brings it back", rep.Exported, rep.Exported)
 	}
-	if rep.Outcomes == nil {
+	p.writeOutcomes(rep.Outcomes)
+}
+
+// writeOutcomes is the end of a wait: a table, and why what is not at its end is not.
+func (p *program) writeOutcomes(o *dlq.Outcomes) {
+	if o == nil {
 		return
 	}
-	r.printf("%-26s %10s %10s %10s %10s %10s\n", "ENDPOINT", "DELIVERED", "DEAD AGAIN", "DUPLICATE", "RETRYING", "NOT YET")
+	p.printf("%-26s %10s %10s %10s %10s %10s\n", "ENDPOINT", "DELIVERED", "DEAD AGAIN", "DUPLICATE", "RETRYING", "NOT YET")
 	row := func(name string, c dlq.OutcomeCounts) {
-		r.printf("%-26s %10d %10d %10d %10d %10d\n", dash(name), c.Delivered, c.Dead, c.Duplicate, c.Retrying, c.Open)
+		p.printf("%-26s %10d %10d %10d %10d %10d\n", dash(name), c.Delivered, c.Dead, c.Duplicate, c.Retrying, c.Open)
 	}
-	for _, id := range sortedKeys(rep.Outcomes.Endpoints) {
-		row(id, rep.Outcomes.Endpoints[id])
+	for _, id := range sortedKeys(o.Endpoints) {
+		row(id, o.Endpoints[id])
 	}
-	row("all", rep.Outcomes.All)
+	row("all", o.All)
+	_, lines := waitsText(o, time.Now())
+	for _, line := range lines {
+		p.notef("%s", line)
+	}
 }

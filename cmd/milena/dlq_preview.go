@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/milena-project/milena/dlq"
 	"github.com/milena-project/milena/schemas"
@@ -58,6 +59,9 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 	if plan.Job.Canary {
 		fmt.Fprintln(out, "of each endpoint the oldest goes first, and the rest only where that is delivered")
 	}
+	if plan.WaitsForBreakers() {
+		fmt.Fprintln(out, "an open breaker lets one delivery through then, and the rest if that is delivered; until then they are on hold, and --wait waits (--wait-for bounds it)")
+	}
 	took := ""
 	if t := plan.Takes(); t > 0 {
 		took = ", which takes " + t.String() + " at this rate"
@@ -95,8 +99,13 @@ func stateText(st *dlq.EndpointState) string {
 		return "ok"
 	case "unknown":
 		return "enabled"
-	case "open", "paused":
-		return "breaker " + st.Breaker + " until " + clock(st.Until)
+	case "paused":
+		return "paused until " + clock(st.Until)
+	case "open":
+		if !st.Until.After(time.Now()) {
+			return "breaker open, next try is due"
+		}
+		return "breaker open, next try " + clock(st.Until)
 	}
 	return st.Breaker + " since " + clock(st.Failing)
 }

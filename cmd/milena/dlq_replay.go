@@ -15,7 +15,7 @@ import (
 func (p *program) dlqReplayCommand() *cobra.Command {
 	f := &jobFlags{}
 	var rate, endpointRate string
-	cmd := &cobra.Command{Use: "replay", Args: noArgs,
+	cmd := &cobra.Command{Use: "replay", Args: noArgs, SuggestFor: []string{"retry", "redrive"},
 		Short: "Send dead letters again: as new deliveries of the same events, with a fresh schedule",
 		Long: `Send dead letters again: as new deliveries of the same events, with a fresh schedule. Shows first what
 would be done and asks; a script says --yes, and --max where there are more than 10,000. What dies after

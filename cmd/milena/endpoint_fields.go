@@ -53,7 +53,7 @@ func (f *fields) add(fs *pflag.FlagSet) {
 	fs.Lookup("schedule").DefValue = "" // pflag would call it [] and show that
 	fs.StringSliceVar(&f.finalStatuses, "final-statuses", nil, "statuses that are not tried again, such as 404,4xx")
 	fs.DurationVar(&f.maxAge, "max-age", 0, "a delivery older than this is not tried again (default 96h)")
-	fs.StringArrayVar(&f.headers, "header", nil, "`name: value` to send with every request (repeatable)")
+	fs.StringArrayVar(&f.headers, "header", nil, "`'name: value'` to send with every request (repeatable)")
 	fs.StringSliceVar(&f.forwardHeaders, "forward-header", nil, "record header to send on")
 	fs.BoolVar(&f.noCE, "no-ce-headers", false, "leave out ce-id, ce-type and so on")
 	fs.StringVar(&f.basicUser, "basic-user", "", "user of basic authentication; its password comes from --basic-password-file")

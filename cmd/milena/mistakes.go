@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -72,10 +73,55 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		}
 	}
 	hint := ""
-	if near := config.Nearest(word, names); near != "" {
+	if near := meant(cmd, word); near != nil {
+		hint = "; did you mean " + strings.Join(near, " or ") + "?"
+	} else if near := config.Nearest(word, names); near != "" {
 		hint = "; did you mean " + cmd.CommandPath() + " " + near + "?"
 	}
 	return usage("unknown command %q for %q%s (%s --help lists them)", word, cmd.CommandPath(), hint, cmd.CommandPath())
+}
+
+// meant are the commands that are called by a word in another place, or that a word stands
+// for which people bring along from other tools; nil if they are none or too many.
+func meant(cmd *cobra.Command, word string) (paths []string) {
+	var visit func(*cobra.Command)
+	visit = func(at *cobra.Command) {
+		if at.Name() == word || slices.Contains(at.SuggestFor, word) {
+			paths = append(paths, at.CommandPath())
+		}
+		for _, sub := range at.Commands() {
+			if sub.IsAvailableCommand() {
+				visit(sub)
+			}
+		}
+	}
+	for _, from := range []*cobra.Command{cmd, cmd.Root()} { // what is near first
+		if visit(from); paths != nil {
+			break
+		}
+	}
+	if len(paths) > 2 {
+		return nil
+	}
+	return paths
+}
+
+// misplaced is the error for a command line that asks for the help of a command that is
+// none; cobra shows that of the command before it, as if that had been asked for.
+func misplaced(root *cobra.Command, args []string) error {
+	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+		return nil
+	}
+	cmd, rest, err := root.Find(args)
+	if err != nil || !cmd.HasAvailableSubCommands() {
+		return nil //nolint:nilerr // cobra meets it again
+	}
+	for _, word := range rest {
+		if !strings.HasPrefix(word, "-") {
+			return unknownCommand(cmd, word)
+		}
+	}
+	return nil
 }
 
 // noArgs is for a command that takes flags only.

@@ -18,6 +18,9 @@ type progress struct {
 	total int64
 	began time.Time
 	told  time.Time
+	waits waits
+
+	written bool // all of it; what becomes of it is followed
 
 	bars *mpb.Progress // nil: lines
 	bar  *mpb.Bar
@@ -29,7 +32,8 @@ const lineEvery = 5 * time.Second
 func newProgress(out io.Writer, total int64, terminal bool) *progress {
 	now := time.Now()
 	p := &progress{out: out, total: total, began: now, told: now}
-	if terminal {
+	p.waits.say = p.say
+	if terminal && total > 0 {
 		p.bars = mpb.New(mpb.WithOutput(out), mpb.WithWidth(48))
 		p.bar = p.bars.AddBar(total, mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.CountersNoUnit("%d / %d", decor.WCSyncSpace)),
@@ -54,14 +58,15 @@ func (p *progress) update(now dlq.Progress) {
 		p.bar.SetCurrent(done)
 		return
 	}
+	if now.Waiting {
+		text := fmt.Sprintf("%d canaries are sent, waiting for what comes of them", now.Written)
+		p.waits.tell(text, text, nil, time.Now())
+		return
+	}
 	if time.Since(p.told) < lineEvery {
 		return
 	}
 	p.told = time.Now()
-	if now.Waiting {
-		p.say(fmt.Sprintf("%d canaries are sent, waiting for what comes of them", now.Written))
-		return
-	}
 	rate := float64(done) / time.Since(p.began).Seconds()
 	left := "unknown"
 	if rate > 0 {
@@ -72,17 +77,16 @@ func (p *progress) update(now dlq.Progress) {
 
 func (p *progress) following(o dlq.Outcomes) {
 	p.end()
-	if time.Since(p.told) < lineEvery {
-		return
+	if !p.written {
+		p.written = true
+		p.say("all is written; waiting for what becomes of it, which Ctrl-C ends and nothing else")
 	}
-	p.told = time.Now()
-	a := o.All
-	p.say(fmt.Sprintf("delivered %d, dead again %d, duplicate %d, retrying %d, not yet %d", a.Delivered, a.Dead, a.Duplicate, a.Retrying, a.Open))
+	p.waits.outcomes(&o, time.Now())
 }
 
-// end takes the bar away. It may be called again.
+// end takes the bar away. It may be called again, and of a progress that never began.
 func (p *progress) end() {
-	if p.bars == nil {
+	if p == nil || p.bars == nil {
 		return
 	}
 	p.bar.Abort(true)

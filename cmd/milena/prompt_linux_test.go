@@ -142,7 +142,7 @@ func TestAPersonIsShownWhatAReplayWouldDoAndAsked(t *testing.T) {
 	if c := code(); c != exitDone {
 		t.Errorf("yes: exit %d, %q", c, s.text())
 	}
-	s.shows("is done: 3 of 3 written, 3 settled", nil)
+	s.shows("is done: 3 of 3 written", nil)
 	left("0")
 }
 

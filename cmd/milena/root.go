@@ -60,7 +60,10 @@ type program struct {
 func (p *program) run(ctx context.Context, args []string) int {
 	root := p.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := misplaced(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil && p.unsaid != nil { // a secret is shown once: who saves it in vain must know
 		err = fmt.Errorf("what was to be said is not written: %w", p.unsaid)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,11 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		if err := r.mayRun(); err != nil {
 			return err
 		}
-		job, err := r.recorded(args[0])
+		st, err := r.recorded(args[0])
+		if err != nil {
+			return err
+		}
+		job, err := dlq.ResumeJob(st.Run)
 		if err != nil {
 			return err
 		}
@@ -51,6 +56,9 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		case rate != "":
 			job.Rate, job.Auto = asked.Rate, asked.Auto
 		}
+		if st.State == schemas.RunDone { // before all of it is planned again
+			return finished(&st)
+		}
 		wait := r.watch()
 		plan, err := r.store.Plan(cmd.Context(), job)
 		wait.end()
@@ -62,17 +70,21 @@ func (p *program) runsResumeCommand() *cobra.Command {
 	})
 }
 
-// recorded is the job of a run, as it was begun.
-func (r *dlqRun) recorded(id string) (dlq.Job, error) {
+// finished says of a run that cannot be resumed how to see what came of it.
+func finished(st *dlq.Status) error {
+	if st.Kind == schemas.RunReplay {
+		return fmt.Errorf("%w: %s; milena runs show %s --wait tells what became of its deliveries", dlq.ErrFinished, st.ID, st.ID)
+	}
+	return fmt.Errorf("%w: %s", dlq.ErrFinished, st.ID)
+}
+
+// recorded is a run as its record says.
+func (r *dlqRun) recorded(id string) (st dlq.Status, err error) {
 	runs := dlq.OpenRuns(r.session.kafka, "cli")
 	defer runs.Close()
-	var st dlq.Status
-	err := r.session.within(r.cmd.Context(), func(ctx context.Context) (err error) {
+	err = r.session.within(r.cmd.Context(), func(ctx context.Context) (err error) {
 		st, err = runs.Get(ctx, id)
 		return err
 	})
-	if err != nil {
-		return dlq.Job{}, err
-	}
-	return dlq.ResumeJob(st.Run)
+	return st, err
 }

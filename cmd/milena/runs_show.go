@@ -13,18 +13,34 @@ import (
 
 func (p *program) runsShowCommand() *cobra.Command {
 	f := &dlqFlags{}
-	cmd := &cobra.Command{Use: "show RUN", Args: oneArg("RUN"), Short: "Show one run", Example: "  milena runs show run-20261130-193000-abcdef"}
+	var wait bool
+	var opts dlq.Options
+	cmd := &cobra.Command{Use: "show RUN", Args: oneArg("RUN"), Short: "Show one run, with --wait also what became of each delivery of a replay",
+		Long: `Show one run. --wait tells what became of the deliveries that a replay wrote, as milena dlq replay --wait
+does, whoever began it and also when it is finished: it waits for the end of the run and of each delivery.
+Exit code 0 only if all were delivered; Ctrl-C ends the waiting and nothing else.`,
+		Example:    "  milena runs show run-20261130-193000-abcdef\n  milena runs show run-20261130-193000-abcdef --wait --wait-for 10m",
+		SuggestFor: []string{"wait", "follow"}}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the outcomes of a replay; exit code 0 only if all were delivered")
+	cmd.Flags().DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
 	jsonFlag(cmd, &f.json)
 	return p.runsVerb(cmd, f, func(s *session, runs *dlq.Runs, args []string) error {
+		if err := waitFlags(cmd); err != nil {
+			return err
+		}
 		var st dlq.Status
 		err := s.within(cmd.Context(), func(ctx context.Context) (err error) {
 			st, err = runs.Get(ctx, args[0])
 			return err
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if f.json {
+		case wait && st.Kind != schemas.RunReplay:
+			return usage("--wait is for a replay, and %s is a %s", safe(args[0]), st.Kind)
+		case wait:
+			return p.awaitRun(cmd.Context(), s, runs, &st, opts, f.json)
+		case f.json:
 			return p.writeJSON(st)
 		}
 		p.showRun(&st)

@@ -89,7 +89,7 @@ func (p *program) signatureVerifyCommand() *cobra.Command {
 		Example: `  milena signature verify --secret-file secret.txt --data @body.json \
     --header 'webhook-id: msg_…' --header 'webhook-timestamp: 1764500000' --header 'webhook-signature: v1,…'`}
 	f.add(cmd)
-	cmd.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "a header of the request, `name: value` (repeatable)")
+	cmd.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "a header of the request, `'name: value'` (repeatable)")
 	cmd.Flags().DurationVar(&f.tolerance, "tolerance", verify.Tolerance, "how far its timestamp may be from now")
 	return p.verb(cmd, func(cmd *cobra.Command, _ []string) error {
 		secrets, err := p.secrets(f)

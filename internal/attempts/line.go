@@ -108,12 +108,21 @@ func (s Style) next(a *schemas.Attempt) string {
 	case a.Outcome == schemas.OutcomeDead:
 		return reasonText(a.Reason)
 	case a.Outcome == schemas.OutcomeRetry && !a.NextTry.IsZero():
-		if wait := a.NextTry.Sub(s.Now); wait > 0 {
-			return "next try at " + s.clock(a.NextTry)[:len(s.clock(a.NextTry))-len(".000")] + ", in " + wait.Round(time.Second).String()
+		if a.NextTry.After(s.Now) {
+			return "next try at " + s.clock(a.NextTry)[:len(s.clock(a.NextTry))-len(".000")] + ", in " + s.until(a.NextTry)
 		}
 		return "next try was due at " + s.clock(a.NextTry)
 	}
 	return ""
+}
+
+// until is how long it is from now to then by the clock as it is shown, which leaves out
+// parts of a second.
+func (s Style) until(then time.Time) string {
+	if wait := then.Truncate(time.Second).Sub(s.Now.Truncate(time.Second)); wait > 0 {
+		return wait.String()
+	}
+	return "less than 1s"
 }
 
 var reasons = map[schemas.Reason]string{

@@ -40,6 +40,17 @@ func TestALineSaysWhatHappenedAndWhatComesNext(t *testing.T) {
 	}
 }
 
+func TestTheTimeOfTheNextTryAndTheWaitForItAgree(t *testing.T) {
+	for next, want := range map[time.Duration]string{
+		10600 * time.Millisecond: "next try at 12:00:11, in 11s", 10200 * time.Millisecond: "next try at 12:00:10, in 10s", 300 * time.Millisecond: "in less than 1s"} {
+		now := noon.Add(500 * time.Millisecond)
+		a := schemas.Attempt{Outcome: schemas.OutcomeRetry, NextTry: now.Add(next)}
+		if line := (Style{Now: now}).Line(&a); !strings.Contains(line, want) {
+			t.Errorf("%s: %q lacks %q", next, line, want)
+		}
+	}
+}
+
 func TestALongIDTakesItsRoomFromTheType(t *testing.T) {
 	at := func(id string) int {
 		return strings.Index(Style{Now: noon}.Line(&schemas.Attempt{EndpointID: id, Type: "a.b", Status: 204, Started: noon}), "204")

@@ -129,8 +129,8 @@ func (d *dev) banner(endpoints []endpoint) {
 	if dir := d.cfg.DataDir; filepath.Clean(dir) != DefaultDataDir {
 		line("  export MILENA_CONFIG=%s", strconv.Quote(filepath.Join(dir, configName)))
 	}
-	line("  milena endpoint create --url http://localhost:3000/hook")
-	line("  milena send --type payment.captured --data '{\"amount\":1}'")
+	line("  milena endpoint create --url http://localhost:3000/hook --event-types 'test.*'")
+	line("  milena send --type test.hello --data '{\"hello\":\"world\"}'")
 	line("  milena attempts --follow")
 	line("Ctrl-C ends it.")
 	line("")

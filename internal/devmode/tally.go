@@ -115,8 +115,11 @@ func (t *tally) summary(now time.Time, events, deliveries int, r Received) strin
 	}
 	for _, reason := range schemas.Reasons {
 		if n := t.reasons[reason]; n > 0 {
-			fmt.Fprintf(&b, "%s (%s): milena dlq list\n", count(n, "dead letter"), reason)
+			fmt.Fprintf(&b, "%s came of this run's events (%s).\n", count(n, "dead letter"), reason)
 		}
+	}
+	if t.dead > 0 {
+		b.WriteString("All that are there now, of earlier runs and other commands too: milena dlq list\n")
 	}
 	return b.String()
 }

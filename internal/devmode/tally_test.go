@@ -31,7 +31,7 @@ func TestTallyFollowsDeliveriesToTheirEnd(t *testing.T) {
 	add(schemas.Attempt{DeliveryID: "a", Outcome: schemas.OutcomeDelivered})
 	add(schemas.Attempt{DeliveryID: "b", Outcome: schemas.OutcomeDead, Reason: schemas.ReasonExhausted})
 	got := tl.summary(now, 1, 4, Received{Requests: 5, Verified: 5})
-	for _, want := range []string{"1 event sent, 4 deliveries for endpoints:\n2 delivered, 1 dead, 0 waiting", "The other 1 stand in Kafka", "Besides, 3 deliveries of earlier runs", "5 right, 0 wrong", "3 attempts failed", "1 dead letter (exhausted)"} {
+	for _, want := range []string{"1 event sent, 4 deliveries for endpoints:\n2 delivered, 1 dead, 0 waiting", "The other 1 stand in Kafka", "Besides, 3 deliveries of earlier runs", "5 right, 0 wrong", "3 attempts failed", "1 dead letter came of this run's events (exhausted).\nAll that are there now, of earlier runs and other commands too: milena dlq list\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}

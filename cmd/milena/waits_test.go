@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
+)
+
+var three = time.Date(2026, 12, 1, 3, 0, 0, 0, time.Local)
+
+func TestAWaitSaysWhatHasChangedAndNowAndThenThatNothingHas(t *testing.T) {
+	var said []string
+	w := &waits{say: func(text string) { said = append(said, text) }}
+	o := &dlq.Outcomes{All: dlq.OutcomeCounts{Open: 2}, Endpoints: map[string]dlq.OutcomeCounts{"down": {Open: 2}},
+		Waits: map[string]dlq.Wait{"down": {Breaker: "open", Until: three.Add(90 * time.Second), Held: 2}}}
+	says := func(after time.Duration, want ...string) {
+		t.Helper()
+		said = nil
+		w.outcomes(o, three.Add(after))
+		if strings.Join(said, "\n") != strings.Join(want, "\n") {
+			t.Errorf("after %s: %q, want %q", after, said, want)
+		}
+	}
+	const counts = "delivered 0, dead again 0, duplicate 0, retrying 0, not yet 2"
+	const why = "  down: 2 not yet tried; its breaker is open and lets one try through at 03:01:30; the endpoint has "
+	says(0, counts, why+"2 on hold")
+	o.Waits["down"] = dlq.Wait{Breaker: "open", Until: three.Add(90 * time.Second), Held: 3} // by live traffic
+	says(10 * time.Second)
+	says(59 * time.Second)
+	says(60*time.Second, "nothing has changed since 03:00:00: "+counts, why+"3 on hold")
+	says(100*time.Second, counts, "  down: 2 not yet tried; its breaker is open and its next try is due; the endpoint has 3 on hold")
+	o.All, o.Endpoints, o.Waits = dlq.OutcomeCounts{Delivered: 2}, map[string]dlq.OutcomeCounts{"down": {Delivered: 2}}, nil
+	says(102 * time.Second) // the next line is not before five seconds
+	says(105*time.Second, "delivered 2, dead again 0, duplicate 0, retrying 0, not yet 0")
+}
+
+func TestAWaitNamesWhatEachEndpointWaitsFor(t *testing.T) {
+	for _, c := range []struct {
+		counts dlq.OutcomeCounts
+		wait   dlq.Wait
+		want   string
+	}{
+		{dlq.OutcomeCounts{Open: 1}, dlq.Wait{Breaker: "closed"}, "1 not yet tried; milena lag shows what stands before them"},
+		{dlq.OutcomeCounts{Open: 1}, dlq.Wait{Breaker: "paused", Until: three.Add(time.Hour)}, "1 not yet tried; its receiver asked for a pause until 04:00:00"},
+		{dlq.OutcomeCounts{Retrying: 3}, dlq.Wait{Breaker: "failing", Failing: three.Add(-24 * time.Hour), NextTry: three.Add(time.Minute)},
+			"3 will be tried again, the next at 03:01:00; its attempts have failed since 2026-11-30 03:00:00"},
+		{dlq.OutcomeCounts{Retrying: 3}, dlq.Wait{Breaker: "unknown", NextTry: three}, "3 will be tried again, the next is due"},
+	} {
+		if got := waitText(c.counts, &c.wait, three); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	o := &dlq.Outcomes{Endpoints: map[string]dlq.OutcomeCounts{}, Waits: map[string]dlq.Wait{}}
+	for _, id := range strings.Fields("a b c d e f g") {
+		o.Endpoints[id], o.Waits[id] = dlq.OutcomeCounts{Open: 1}, dlq.Wait{}
+	}
+	if _, lines := waitsText(o, three); len(lines) != waitsShown+1 || lines[waitsShown] != "and 2 endpoints more" {
+		t.Errorf("%q", lines)
+	}
+}
+
+// open makes the breaker of an endpoint open, as its owner does.
+func open(t *testing.T, fake *testkit.Fake, endpoint string, until time.Time) {
+	t.Helper()
+	value, err := json.Marshal(schemas.Health{Held: 2, Since: &schemas.Episode{FailingSince: time.Now(), BreakerStep: 1, OpenUntil: until}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Produce(t, fake.Client(), &kgo.Record{Topic: "webhooks.health", Partition: kafka.Partition([]byte(endpoint), 12), Key: []byte(endpoint), Value: value})
+}
+
+func TestAnInterruptedWaitSaysWhatIsOpenAndGoesOnByRunsShow(t *testing.T) {
+	fake, env := cluster(t)
+	ids := bury(t, fake, "shop-1", "1", "2")
+	until := time.Now().Add(time.Hour)
+	open(t, fake, "shop-1", until)
+	if res := run(t, "", env, "dlq", "replay", "--all", "--dry-run"); !strings.Contains(res.err, "breaker open, next try "+clock(until)) || !strings.Contains(res.err, "an open breaker lets one delivery through then") {
+		t.Errorf("preview: %+v", res)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	said := &watcher{text: "shop-1: 2 not yet tried; its breaker is open and lets one try through at ", seen: interrupt}
+	var out bytes.Buffer
+	p := &program{in: strings.NewReader(""), out: &out, err: said, environ: env}
+	if code := p.run(ctx, []string{"dlq", "replay", "--all", "--yes", "--wait"}); code != exitFailed {
+		t.Errorf("exit %d", code)
+	}
+	text := said.all.String()
+	_, id, _ := strings.Cut(text, "milena runs show ")
+	id, _, _ = strings.Cut(id, " ")
+	if !strings.Contains(text, "is done: 2 of 2 written\n") || !strings.Contains(text, "milena: interrupted; 2 of the 2 written are still on their way, and milena runs show "+id+" --wait waits for them\n") {
+		t.Fatalf("%s", text)
+	}
+	res := run(t, "", env, "runs", "show", id, "--wait", "--wait-for", "1ms", "--json")
+	var rep dlq.Report
+	if err := json.Unmarshal([]byte(res.out), &rep); err != nil || res.code != exitFailed || rep.Outcomes.All.Open != 2 || rep.Outcomes.Waits["shop-1"].Held != 2 {
+		t.Fatalf("%v %+v", err, res)
+	}
+	for _, delivery := range ids {
+		a := schemas.Attempt{DeliveryID: delivery, EndpointID: "shop-1", Outcome: schemas.OutcomeDelivered, Number: 1, Generation: 1, Run: id}
+		testkit.Produce(t, fake.Client(), &kgo.Record{Topic: "webhooks.attempts", Partition: kafka.Partition([]byte("shop-1"), 12), Key: []byte("shop-1"), Value: schemas.AppendAttempt(nil, &a)})
+	}
+	if res := run(t, "", env, "runs", "show", id, "--wait"); res.code != exitDone || !strings.Contains(res.out, "all                                 2          0") {
+		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "runs", "resume", id); res.code != exitFailed || !strings.Contains(res.err, "milena runs show "+id+" --wait tells") || strings.Contains(res.err, "to go on with") {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestOnlyAReplayIsWaitedFor(t *testing.T) {
+	fake, env := cluster(t)
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunDiscard, State: schemas.RunDone})
+	if res := run(t, "", env, "runs", "show", "run-x", "--wait"); res.code != exitUsage || !strings.Contains(res.err, "run-x is a discard") {
+		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "runs", "show", "run-x", "--wait-for", "1s"); res.code != exitUsage || !strings.Contains(res.err, "--wait-for is for --wait") {
+		t.Errorf("%+v", res)
+	}
+}
+
+// What a run has written that was interrupted is waited for; that there is more is said.
+func TestAWaitForARunThatWasInterruptedSaysSo(t *testing.T) {
+	fake, env := cluster(t)
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunCancelled, Counts: schemas.RunCounts{Matched: 5}})
+	res := run(t, "", env, "runs", "show", "run-x", "--wait")
+	if res.code != exitFailed || !strings.Contains(res.err, "run run-x is cancelled: 0 of 5 written") || !strings.Contains(res.err, "not all of the run was written; milena runs resume run-x goes on with it") {
+		t.Errorf("%+v", res)
+	}
+}

@@ -1,0 +1,92 @@
+package dlq
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+// Follow tells what became of the deliveries that a replay wrote, whoever has written
+// them, and waits as Execute does with Options.Wait, of which WaitFor and Following
+// count. ErrUndelivered unless all were delivered. The run is not to be live any more:
+// what it writes later is not seen.
+func (s *Store) Follow(ctx context.Context, run *schemas.Run, opts Options) (*Outcomes, error) {
+	if run.Kind != schemas.RunReplay {
+		return nil, fmt.Errorf("run %s is a %s: only a replay is followed", run.ID, run.Kind)
+	}
+	f, err := s.rejoin(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if found := int64(len(f.open)); found < run.Counts.Written {
+		return nil, fmt.Errorf("of %d deliveries that run %s wrote, %s has %d: what became of the others cannot be told",
+			run.Counts.Written, run.ID, s.names.Deliveries(), found)
+	}
+	out, err := f.wait(ctx, opts)
+	return out, undelivered(run, err)
+}
+
+// rejoin finds the deliveries of a run by its id in their headers, and the place in the
+// attempts from which on something is said of them. All partitions are read, for their
+// number may have been raised since.
+func (s *Store) rejoin(ctx context.Context, run *schemas.Run) (*follower, error) {
+	topic := s.names.Attempts()
+	since := run.Started.Add(-clockMargin)
+	at, err := s.reader.After(ctx, topic, since)
+	if err != nil {
+		return nil, explain(err, topic, "Read")
+	}
+	if err := s.remembered(ctx, topic, run.Started); err != nil {
+		return nil, err
+	}
+	f := newFollower(s, run.ID, at)
+	for p := range at {
+		f.parts[int32(p)] = true
+	}
+	topic = s.names.Deliveries()
+	to, err := s.reader.Ends(ctx, topic)
+	if err != nil {
+		return nil, explain(err, topic, "Read")
+	}
+	past := Past{Since: since}
+	if !run.Finished.IsZero() {
+		past.Until = run.Finished.Add(clockMargin)
+	}
+	from, to, err := s.window(ctx, topic, past, to)
+	if err != nil {
+		return nil, err
+	}
+	ours := func(batch []byte) bool { return bytes.Contains(batch, []byte(run.ID)) }
+	return f, s.forwards(ctx, topic, every(int32(len(to))), from, to, ours, func(rec *schemas.Record) error {
+		if d, err := schemas.ParseDelivery(*rec); err == nil && d.Run == run.ID {
+			f.expect(&d)
+		}
+		return nil
+	})
+}
+
+// remembered is an error if retention has taken attempts that were made since a time:
+// who waits for deliveries that came to an end then would wait for ever.
+func (s *Store) remembered(ctx context.Context, topic string, since time.Time) error {
+	starts, err := s.reader.Starts(ctx, topic)
+	if err != nil {
+		return explain(err, topic, "Read")
+	}
+	for p, start := range starts {
+		if start == 0 {
+			continue
+		}
+		f, err := s.reader.FetchAtOrAfter(ctx, topic, int32(p), start, 1)
+		if err != nil {
+			return explain(err, topic, "Read")
+		}
+		if len(f.Records) > 0 && f.Records[0].Timestamp.After(since) {
+			return fmt.Errorf("the delivery log goes back to %s only, and the run began at %s: what came of it cannot be told",
+				f.Records[0].Timestamp.Local().Format(time.DateTime), since.Local().Format(time.DateTime))
+		}
+	}
+	return nil
+}
