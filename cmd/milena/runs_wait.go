@@ -25,6 +25,9 @@ func (p *program) awaitRun(ctx context.Context, s *session, runs *dlq.Runs, st *
 		defer cancel()
 	}
 	err = p.ended(bounded, runs, st, teller)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = errors.New("it has not ended within --wait-for")
+	}
 	if err != nil {
 		return fmt.Errorf("run %s is %s, %d of %d written: %w", st.ID, st.Word(), st.Counts.Written, st.Counts.Matched, err)
 	}

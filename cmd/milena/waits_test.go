@@ -138,3 +138,12 @@ func TestAWaitForARunThatWasInterruptedSaysSo(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 }
+
+func TestAWaitForTheEndOfALiveRunIsBounded(t *testing.T) {
+	fake, env := cluster(t)
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunRunning, Counts: schemas.RunCounts{Matched: 5, Written: 2}})
+	res := run(t, "", env, "runs", "show", "run-x", "--wait", "--wait-for", "1ms")
+	if res.code != exitFailed || !strings.Contains(res.err, "the run is at work, 2 of 5 written\n") || !strings.Contains(res.err, "run-x is running, 2 of 5 written: it has not ended within --wait-for\n") {
+		t.Errorf("%+v", res)
+	}
+}
