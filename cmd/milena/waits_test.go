@@ -147,3 +147,34 @@ func TestAWaitForTheEndOfALiveRunIsBounded(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 }
+
+func TestWhatCannotBeToldOfARunIsNotWaitedFor(t *testing.T) {
+	fake, env := cluster(t)
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunDone, Counts: schemas.RunCounts{Matched: 3, Written: 3}})
+	res := run(t, "", env, "runs", "show", "run-x", "--wait")
+	if res.code != exitFailed || !strings.Contains(res.err, "of 3 deliveries that run run-x wrote, webhooks.deliveries has 0") {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestNothingToDoHasNoBar(t *testing.T) {
+	var said bytes.Buffer
+	p := newProgress(&said, 0, true)
+	p.say("run run-x")
+	p.end()
+	if said.String() != "milena: run run-x\n" {
+		t.Errorf("%q", said.String())
+	}
+}
+
+func TestCanariesThatAreWaitedForAreSaidOnce(t *testing.T) {
+	var said bytes.Buffer
+	p := newProgress(&said, 9, false)
+	for range 3 {
+		p.update(dlq.Progress{Written: 2, Waiting: true})
+	}
+	p.following(dlq.Outcomes{})
+	if text := said.String(); strings.Count(text, "2 canaries are sent") != 1 || !strings.Contains(text, "all is written; waiting for what becomes of it") {
+		t.Errorf("%q", text)
+	}
+}
