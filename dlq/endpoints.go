@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/milena-project/milena/internal/health"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/schemas"
@@ -122,17 +123,12 @@ func (st *EndpointState) judge(now time.Time) {
 		return
 	}
 	st.Held = int64(h.Held)
-	if e := h.Since; e != nil {
-		st.Breaker, st.Failing = "failing", e.FailingSince
-		// A newer version of the endpoint is an operator's word and wins.
-		if e.DisabledVersion > 0 && st.Endpoint != nil && st.Endpoint.Version <= e.DisabledVersion && st.Skip == "" {
-			st.Skip, st.Why = SkipDisabled, e.DisabledReason
+	switch now := health.Of(st.Endpoint, h, now); now.State {
+	case health.Disabled:
+		if st.Skip == "" {
+			st.Skip, st.Why = SkipDisabled, now.Why
 		}
-		if e.BreakerStep > 0 {
-			st.Breaker, st.Until = "open", e.OpenUntil
-		}
-	}
-	if p := h.Paused; p != nil && now.Before(p.Until) {
-		st.Breaker, st.Until = "paused", p.Until
+	case health.Failing, health.Open, health.Paused:
+		st.Breaker, st.Failing, st.Until = string(now.State), now.Since, now.Until
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/milena-project/milena/internal/health"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/schemas"
 )
@@ -72,11 +73,13 @@ func (e *endpointRun) with(needKeys bool, work func(ctx context.Context, a *regi
 	return s.within(e.cmd.Context(), func(ctx context.Context) error { return work(ctx, a) })
 }
 
-// endpointView is an endpoint as it is shown: nothing sealed.
+// endpointView is an endpoint as it is shown: nothing sealed. Its state is the
+// registered one; Now is what it is in.
 type endpointView struct {
 	schemas.Endpoint
-	Secrets []secretView `json:"secrets"`
-	Auth    *authView    `json:"auth,omitempty"`
+	Now     *health.Status `json:"now,omitempty"`
+	Secrets []secretView   `json:"secrets"`
+	Auth    *authView      `json:"auth,omitempty"`
 
 	ClientCertificate *certificateView `json:"client_certificate,omitempty"`
 }
@@ -148,8 +151,8 @@ func (e *endpointRun) changed(what string, res registry.Result) error {
 	return nil
 }
 
-// show writes one endpoint for people.
-func (e *endpointRun) show(ep *schemas.Endpoint) {
+// show writes one endpoint for people; now is what it is in.
+func (e *endpointRun) show(ep *schemas.Endpoint, now string) {
 	row := func(name, value string) {
 		if value != "" {
 			e.printf("%-15s %s\n", name, safe(value))
@@ -158,7 +161,7 @@ func (e *endpointRun) show(ep *schemas.Endpoint) {
 	row("id", ep.ID)
 	row("tenant", ep.Tenant)
 	row("url", ep.URL)
-	row("state", strings.TrimSpace(string(ep.State)+" "+ep.Reason))
+	row("state", strings.TrimSpace(now+" "+ep.Reason))
 	row("event types", strings.Join(ep.EventTypes, " "))
 	row("description", ep.Description)
 	row("signing", signingText(ep.Signing))

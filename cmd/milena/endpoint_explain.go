@@ -66,6 +66,8 @@ func (e *endpointRun) explain(id string) error {
 	if err != nil {
 		return err
 	}
+	now := health.Of(ep, c.Health, c.Now)
+	out.Endpoint.Now = &now
 	out.Why, out.Health, out.Attempts = c.Explain(), c.Health, c.Last
 	if e.json {
 		return e.writeJSON(out)
@@ -81,15 +83,11 @@ func (s *session) learn(ctx context.Context, out *explained, c *health.Case) err
 		return err
 	}
 	defer r.Close()
-	ends, err := r.HighWatermarks(ctx, names.Health())
+	v, partition, err := health.ReadOf(ctx, r, names.Health(), id)
 	if err != nil {
 		return err
 	}
-	out.Partition = kafka.Partition([]byte(id), int32(len(ends))) //nolint:gosec // a number of partitions
-	v, err := health.Read(ctx, r, names.Health(), out.Partition)
-	if err != nil {
-		return err
-	}
+	out.Partition = partition
 	out.Process = v.Owner()
 	if h, ok := v.Endpoints()[id]; ok {
 		c.Health = &h

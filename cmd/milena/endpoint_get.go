@@ -11,6 +11,7 @@ import (
 
 func (p *program) endpointGetCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "get ID", Args: oneArg("ID"), Short: "Show one endpoint",
+		Long:    "Show one endpoint. " + nowHelp,
 		Example: "  milena endpoint get shop-42"}
 	return p.endpointVerb(cmd, func(e *endpointRun, args []string) error {
 		var ep *schemas.Endpoint
@@ -21,10 +22,15 @@ func (p *program) endpointGetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if e.json {
-			return e.writeJSON(view(ep))
+		k, err := e.trouble(ep.ID)
+		if err != nil {
+			return err
 		}
-		e.show(ep)
+		k.say(e.program)
+		if e.json {
+			return e.writeJSON(k.view(ep))
+		}
+		e.show(ep, k.text(ep))
 		return nil
 	})
 }

@@ -1,16 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/milena-project/milena/internal/health"
-	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/schemas"
 )
@@ -19,7 +18,7 @@ func (p *program) endpointListCommand() *cobra.Command {
 	var tenant string
 	var failing bool
 	cmd := &cobra.Command{Use: "list", Args: noArgs, Short: "List endpoints",
-		Long:    "List endpoints. A record that cannot be read, because something else than Milena wrote it, is named on stderr with\nwhat to do; the others are listed, and the exit code is 1.",
+		Long:    "List endpoints. " + nowHelp + "\n\nA record that cannot be read, because something else than Milena wrote it, is named on stderr with\nwhat to do; the others are listed, and the exit code is 1.",
 		Example: "  milena endpoint list --tenant shop\n  milena endpoint list --failing\n  milena endpoint list --json | jq -r .url"}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only those of this tenant")
 	cmd.Flags().BoolVar(&failing, "failing", false, "only those in trouble, and what it is: failing, paused, on hold, switched off")
@@ -51,6 +50,11 @@ func (p *program) endpointListCommand() *cobra.Command {
 // listAll shows the endpoints, of one tenant if --tenant is given. partly: there may
 // be others.
 func (e *endpointRun) listAll(list []*schemas.Endpoint, tenant string, partly bool) error {
+	k, err := e.trouble("")
+	if err != nil {
+		return err
+	}
+	k.say(e.program)
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	shown := 0
 	for _, ep := range list {
@@ -58,7 +62,7 @@ func (e *endpointRun) listAll(list []*schemas.Endpoint, tenant string, partly bo
 			continue
 		}
 		if e.json {
-			if err := e.writeJSON(view(ep)); err != nil {
+			if err := e.writeJSON(k.view(ep)); err != nil {
 				return err
 			}
 			continue
@@ -67,7 +71,7 @@ func (e *endpointRun) listAll(list []*schemas.Endpoint, tenant string, partly bo
 			fmt.Fprintln(w, "ID\tTENANT\tSTATE\tEVENT TYPES\tURL")
 		}
 		shown++
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", safe(ep.ID), dash(ep.Tenant), dash(string(ep.State)), safe(strings.Join(ep.EventTypes, ",")), safe(ep.URL))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", safe(ep.ID), dash(ep.Tenant), dash(k.text(ep)), safe(strings.Join(ep.EventTypes, ",")), safe(ep.URL))
 	}
 	switch {
 	case e.json || shown > 0 || partly:
@@ -81,33 +85,25 @@ func (e *endpointRun) listAll(list []*schemas.Endpoint, tenant string, partly bo
 
 // listFailing shows the endpoints in trouble, each with its reasons.
 func (e *endpointRun) listFailing(list []*schemas.Endpoint, tenant string) error {
-	s, err := e.open()
-	if err != nil {
-		return err
-	}
-	var trouble map[string]schemas.Health
-	err = s.within(e.cmd.Context(), func(ctx context.Context) (err error) {
-		trouble, err = s.failing(ctx)
-		return err
-	})
-	if err != nil {
-		return err
+	k, err := e.trouble("")
+	if err != nil || k.denied != nil {
+		return cmp.Or(err, k.denied)
 	}
 	shown := 0
 	for _, ep := range list {
-		h, ok := trouble[ep.ID]
+		h, ok := k.of[ep.ID]
 		if !ok || ep.State == schemas.StateDeleted || (e.cmd.Flags().Changed("tenant") && ep.Tenant != tenant) {
 			continue
 		}
 		shown++
-		c := health.Case{Endpoint: ep, Health: &h, Owned: true, Now: time.Now()}
+		c := health.Case{Endpoint: ep, Health: &h, Owned: true, Now: k.at}
 		why := c.Explain()
 		if e.json {
 			line := struct {
 				Endpoint endpointView   `json:"endpoint"`
 				Health   schemas.Health `json:"health"`
 				Why      []string       `json:"why"`
-			}{view(ep), h, why}
+			}{k.view(ep), h, why}
 			if err := e.writeJSON(line); err != nil {
 				return err
 			}
@@ -122,31 +118,6 @@ func (e *endpointRun) listFailing(list []*schemas.Endpoint, tenant string) error
 		e.notef("no endpoint is in trouble")
 	}
 	return nil
-}
-
-// failing reads what owners wrote of all endpoints in trouble.
-func (s *session) failing(ctx context.Context) (map[string]schemas.Health, error) {
-	names := schemas.Names{Prefix: s.Prefix}
-	r, err := kafka.NewReader(s.kafka, kafka.WithRetryFor(s.timeout))
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	ends, err := r.HighWatermarks(ctx, names.Health())
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]schemas.Health{}
-	for p := range ends {
-		v, err := health.Read(ctx, r, names.Health(), int32(p)) //nolint:gosec // a partition
-		if err != nil {
-			return nil, err
-		}
-		for id, h := range v.Endpoints() {
-			all[id] = h
-		}
-	}
-	return all, nil
 }
 
 func dash(s string) string {

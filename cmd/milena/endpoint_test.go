@@ -18,11 +18,17 @@ import (
 func registered(t *testing.T) []string {
 	t.Helper()
 	_, env := cluster(t)
+	return append(env, registryKey(t), "MILENA_EGRESS_ALLOW_HTTP=true", "MILENA_EGRESS_ALLOW_CIDRS=127.0.0.0/8,::1")
+}
+
+// registryKey sets a new key ring.
+func registryKey(t *testing.T) string {
+	t.Helper()
 	key, err := registry.GenerateKey("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(env, "MILENA_KEYRING="+key, "MILENA_EGRESS_ALLOW_HTTP=true", "MILENA_EGRESS_ALLOW_CIDRS=127.0.0.0/8,::1")
+	return "MILENA_KEYRING=" + key
 }
 
 // must runs a command that has to succeed and returns what it printed.

@@ -72,7 +72,7 @@ func TestAWaitNamesWhatEachEndpointWaitsFor(t *testing.T) {
 // open makes the breaker of an endpoint open, as its owner does.
 func open(t *testing.T, fake *testkit.Fake, endpoint string, until time.Time) {
 	t.Helper()
-	value, err := json.Marshal(schemas.Health{Held: 2, Since: &schemas.Episode{FailingSince: time.Now(), BreakerStep: 1, OpenUntil: until}})
+	value, err := json.Marshal(schemas.Health{Version: 1, Held: 2, Since: &schemas.Episode{FailingSince: time.Now(), BreakerStep: 1, OpenUntil: until}})
 	if err != nil {
 		t.Fatal(err)
 	}

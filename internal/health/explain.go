@@ -66,19 +66,19 @@ func (c *Case) trouble(say func(string, ...any)) {
 	if h.Held > 0 || h.Next != nil {
 		say("on hold: %d as of %s; what is on hold is sent in its order, before what comes after it", h.Held, at(time.UnixMilli(h.Written)))
 	}
-	if c.Endpoint.Version > h.Version {
+	if over(c.Endpoint, h) {
 		say("its configuration is newer than its trouble: its breaker closes and its pause ends within seconds")
 		return
 	}
-	if p := h.Paused; p != nil && p.Until.After(c.Now) {
+	if p := h.Paused; paused(c.Endpoint, h, c.Now) {
 		say("paused until %s: it answered %d with Retry-After; milena endpoint enable %s ends it", at(p.Until), p.Status, c.Endpoint.ID)
 	}
-	e := h.Since
+	e := episode(c.Endpoint, h)
 	if e == nil {
 		return
 	}
 	switch {
-	case e.DisabledVersion >= c.Endpoint.Version && e.DisabledVersion > 0:
+	case switchedOff(c.Endpoint, e):
 		say("switched off %s: %s; milena endpoint enable %s", at(e.DisabledAt), e.DisabledReason, c.Endpoint.ID)
 	case e.OpenUntil.After(c.Now):
 		say("its breaker is open until %s, opening %d in a row; then one delivery is sent as a probe", at(e.OpenUntil), e.BreakerStep)

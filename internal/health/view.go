@@ -8,8 +8,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
@@ -25,18 +28,40 @@ type View struct {
 	records map[string]*schemas.Health // nil: a tombstone
 }
 
-// Read reads a partition of the health topic to its end of now.
-func Read(ctx context.Context, r *kafka.Reader, topic string, partition int32) (*View, error) {
-	v := &View{}
+// ReadOf reads the partition of one endpoint, and says which it is.
+func ReadOf(ctx context.Context, r *kafka.Reader, topic, id string) (*View, int32, error) {
+	ends, err := r.HighWatermarks(ctx, topic)
+	if err != nil || len(ends) == 0 {
+		return &View{}, 0, err
+	}
+	v, p := &View{}, kafka.Partition([]byte(id), int32(len(ends))) //nolint:gosec // a number of partitions
+	return v, p, v.ReadTo(ctx, r, topic, p, 0, ends[p])
+}
+
+// ReadAll reads all partitions to their ends of now, and returns the endpoints in trouble.
+func ReadAll(ctx context.Context, r *kafka.Reader, topic string) (map[string]schemas.Health, error) {
 	ends, err := r.HighWatermarks(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	if int(partition) >= len(ends) {
-		return v, nil
+	views := make([]View, len(ends))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for p, end := range ends {
+		g.Go(func() error { return views[p].ReadTo(ctx, r, topic, int32(p), 0, end) }) //nolint:gosec // a partition
 	}
-	return v, v.ReadTo(ctx, r, topic, partition, 0, ends[partition])
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	all := map[string]schemas.Health{}
+	for i := range views {
+		maps.Copy(all, views[i].Endpoints())
+	}
+	return all, nil
 }
+
+// parallel bounds how many partitions are read together.
+const parallel = 8
 
 // ReadTo reads on, from an offset up to and without another.
 func (v *View) ReadTo(ctx context.Context, r *kafka.Reader, topic string, partition int32, from, to int64) error {

@@ -166,34 +166,20 @@ func (r *Reader) topic(ctx context.Context, topic string, members *kafka.Group, 
 func (r *Reader) hold(ctx context.Context, rep *Report) error {
 	h := &rep.Hold
 	h.Topic, h.Endpoints = r.names.Hold(), []HeldEndpoint{}
-	ends, err := r.kafka.HighWatermarks(ctx, r.names.Health())
+	all, err := health.ReadAll(ctx, r.kafka, r.names.Health())
 	if err != nil {
 		return err
 	}
-	views := make([]*health.View, len(ends))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for i := range ends {
-		g.Go(func() (err error) {
-			views[i], err = health.Read(ctx, r.kafka, r.names.Health(), int32(i)) //nolint:gosec // a partition
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	for _, v := range views {
-		for id, e := range v.Endpoints() {
-			if e.Held == 0 {
-				continue
-			}
-			asOf := time.UnixMilli(e.Written).UTC()
-			h.Records += int64(e.Held)
-			h.Endpoints = append(h.Endpoints, HeldEndpoint{id, e.Held, asOf})
-			earlier(&h.AsOf, asOf)
-			if e.HeldSince > 0 {
-				earlier(&h.Since, time.UnixMilli(e.HeldSince).UTC())
-			}
+	for id, e := range all {
+		if e.Held == 0 {
+			continue
+		}
+		asOf := time.UnixMilli(e.Written).UTC()
+		h.Records += int64(e.Held)
+		h.Endpoints = append(h.Endpoints, HeldEndpoint{id, e.Held, asOf})
+		earlier(&h.AsOf, asOf)
+		if e.HeldSince > 0 {
+			earlier(&h.Since, time.UnixMilli(e.HeldSince).UTC())
 		}
 	}
 	slices.SortFunc(h.Endpoints, func(a, b HeldEndpoint) int {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/milena-project/milena/internal/health"
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/schemas"
+)
+
+const nowHelp = `The state is what an endpoint is in now: that its owner disabled it (after a 410, or days
+without success), paused it or opened its breaker counts beside what is registered. With --json that
+is in "now", and "state" is the registered one.`
+
+// knownTrouble is what owners wrote of endpoints in trouble.
+type knownTrouble struct {
+	of     map[string]schemas.Health
+	denied error // health may not be read: nothing is known but what is registered
+	at     time.Time
+}
+
+// trouble reads what owners wrote of one endpoint, or of all for an empty id.
+func (e *endpointRun) trouble(id string) (*knownTrouble, error) {
+	s, err := e.open()
+	if err != nil {
+		return nil, err
+	}
+	k := &knownTrouble{at: time.Now()}
+	topic := schemas.Names{Prefix: s.Prefix}.Health()
+	err = s.within(e.cmd.Context(), func(ctx context.Context) error {
+		r, err := kafka.NewReader(s.kafka, kafka.WithRetryFor(s.timeout))
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		if id == "" {
+			k.of, err = health.ReadAll(ctx, r, topic)
+		} else {
+			var v *health.View
+			v, _, err = health.ReadOf(ctx, r, topic, id)
+			k.of = v.Endpoints()
+		}
+		if kafka.IsDenied(err) {
+			k.denied, err = kafka.NameRight(err, "Read", "Topic", topic), nil
+		}
+		return err
+	})
+	return k, err
+}
+
+// say tells on stderr that only the registered states are known, if it is so.
+func (k *knownTrouble) say(p *program) {
+	if k.denied != nil {
+		p.notef("milena: the states are the registered ones; whether an endpoint was disabled by a 410, is paused or has an open breaker is not known: %v", k.denied)
+	}
+}
+
+// now is what an endpoint is in.
+func (k *knownTrouble) now(ep *schemas.Endpoint) health.Status {
+	if k.denied != nil {
+		return health.Status{State: health.Unknown}
+	}
+	var h *schemas.Health
+	if known, ok := k.of[ep.ID]; ok {
+		h = &known
+	}
+	return health.Of(ep, h, k.at)
+}
+
+// view shows an endpoint with what it is in.
+func (k *knownTrouble) view(ep *schemas.Endpoint) endpointView {
+	v, now := view(ep), k.now(ep)
+	v.Now = &now
+	return v
+}
+
+// text is what an endpoint is in, for people.
+func (k *knownTrouble) text(ep *schemas.Endpoint) string {
+	if k.denied != nil {
+		return string(ep.State)
+	}
+	return nowText(k.now(ep), k.at)
+}
+
+// nowText says what an endpoint is in.
+func nowText(s health.Status, now time.Time) string {
+	switch s.State {
+	case health.Disabled:
+		if !s.Since.IsZero() {
+			return "disabled since " + clock(s.Since) + ": " + s.Why
+		}
+	case health.Paused:
+		return "paused until " + clock(s.Until)
+	case health.Open:
+		if !s.Until.After(now) {
+			return "breaker open, next try is due"
+		}
+		return "breaker open, next try " + clock(s.Until)
+	case health.Failing:
+		return "failing since " + clock(s.Since)
+	}
+	return string(s.State)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/internal/testkit"
+)
+
+func TestListAndGetSayWhatAnEndpointIsInNow(t *testing.T) {
+	env := registered(t)
+	receiver := testkit.NewReceiver(t)
+	receiver.Script("/gone", testkit.Always(testkit.Answer{Status: 410}))
+	receiver.Script("/down", testkit.Always(testkit.Answer{Status: 500}))
+	receiver.Script("/busy", testkit.Always(testkit.Answer{Status: 429, Header: http.Header{"Retry-After": {"600"}}}))
+	for _, id := range []string{"gone", "down", "busy", "well", "off"} {
+		must(t, env, "endpoint", "create", "--id", id, "--url", receiver.URL("/"+id))
+	}
+	must(t, env, "endpoint", "disable", "off", "--reason", "asked for")
+	ctx, stop := context.WithCancel(t.Context())
+	code := make(chan int)
+	go func() {
+		p := &program{in: strings.NewReader(""), out: io.Discard, err: io.Discard, environ: env}
+		code <- p.run(ctx, []string{"serve", "--http-addr", "127.0.0.1:0", "--initial-offset", "earliest"})
+	}()
+	for id, n := range map[string]string{"gone": "1", "down": "20", "busy": "1", "well": "1"} {
+		must(t, env, "send", "--endpoint", id, "--data", "{}", "--count", n)
+	}
+	// lines are those of an output that begin with an id, by it.
+	lines := func(out string) map[string]string {
+		byID := map[string]string{}
+		for line := range strings.Lines(out) {
+			id, rest, _ := strings.Cut(line, " ")
+			byID[id] = rest
+		}
+		return byID
+	}
+	says := map[string]string{"gone": "disabled since 20", "down": "breaker open, next try", "busy": "paused until 20", "well": "enabled", "off": "disabled"}
+	testkit.Eventually(t, testkit.Patience, func() string {
+		out := must(t, env, "endpoint", "list")
+		for id, state := range says {
+			if got := lines(out)[id]; !strings.Contains(got, " "+state) {
+				return out + "\n" + id + " is not " + state
+			}
+		}
+		return ""
+	})
+	if out := must(t, env, "endpoint", "list"); !strings.Contains(lines(out)["gone"], ": 410 Gone ") {
+		t.Errorf("%s", out)
+	}
+	stop() // what follows holds also when every process is dead
+	if c := <-code; c != exitDone {
+		t.Errorf("exit %d", c)
+	}
+	out := must(t, env, "endpoint", "list", "--json")
+	for _, part := range []string{`"now":{"state":"disabled","why":"410 Gone","since":"20`, `"now":{"state":"open","why":"status 500","since":"20`,
+		`"now":{"state":"paused","why":"it answered 429 with Retry-After","until":"20`, `"now":{"state":"enabled"}`, `"now":{"state":"disabled","why":"asked for"}`} {
+		if strings.Count(out, part) != 1 {
+			t.Errorf("%s\nlacks %s", out, part)
+		}
+	}
+	if out := must(t, env, "endpoint", "get", "gone"); !strings.Contains(lines(out)["state"], "disabled since 20") {
+		t.Errorf("%s", out)
+	}
+	if out := must(t, env, "endpoint", "get", "gone", "--json"); !strings.Contains(out, `"state":"enabled"`) || !strings.Contains(out, `"now":{"state":"disabled","why":"410 Gone"`) {
+		t.Errorf("%s", out)
+	}
+	must(t, env, "endpoint", "enable", "gone")
+	for _, verb := range []string{"list", "get gone"} { // a newer version is an operator's word
+		if out := must(t, env, append([]string{"endpoint"}, strings.Fields(verb)...)...); strings.Contains(out, "disabled since") {
+			t.Errorf("%s", out)
+		}
+	}
+}
+
+func TestWhoMayNotReadHealthIsToldThatTheStatesAreTheRegisteredOnes(t *testing.T) {
+	inDir(t)
+	read := kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "webhooks.endpoints", Pattern: kmsg.ACLResourcePatternTypeLiteral,
+		Operation: kmsg.ACLOperationRead, Allow: true}
+	fake := testkit.NewFake(t, testkit.WithBrokers(1), testkit.WithKfake(kfake.EnableSASL(), kfake.EnableACLs(),
+		kfake.Superuser("PLAIN", "admin", "a"), kfake.User("PLAIN", "reader", "r", read)))
+	as := func(user, password string) []string {
+		return []string{"MILENA_KAFKA_BROKERS=" + strings.Join(fake.Brokers(), ","), "MILENA_KAFKA_SASL_MECHANISM=PLAIN",
+			"MILENA_KAFKA_SASL_USER=" + user, "MILENA_KAFKA_SASL_PASSWORD=" + password}
+	}
+	must(t, as("admin", "a"), "topics", "apply")
+	must(t, append(as("admin", "a"), registryKey(t)), "endpoint", "create", "--id", "shop", "--url", "https://shop.example/")
+	for _, verb := range []string{"list", "get shop", "list --json"} {
+		res := run(t, "", as("reader", "r"), append([]string{"endpoint"}, strings.Fields(verb)...)...)
+		if res.code != exitDone || !strings.Contains(res.err, "the states are the registered ones") || !strings.Contains(res.err, "operation Read on Topic webhooks.health") ||
+			!strings.Contains(res.out, "enabled") || strings.HasSuffix(verb, "--json") != strings.Contains(res.out, `"now":{"state":"unknown"}`) {
+			t.Errorf("%s: %+v", verb, res)
+		}
+	}
+	if res := run(t, "", as("reader", "r"), "endpoint", "list", "--failing"); res.code != exitFailed || !strings.Contains(res.err, "operation Read on Topic webhooks.health") {
+		t.Errorf("%+v", res)
+	}
+}

@@ -1,0 +1,43 @@
+package health
+
+import (
+	"testing"
+	"time"
+
+	"github.com/milena-project/milena/schemas"
+)
+
+func TestTheStateThatMattersMostIsToldAndANewerConfigurationEndsAllOfThem(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	later := now.Add(time.Minute)
+	pause := &schemas.Pause{Until: later, Status: 429}
+	failing := schemas.Episode{FailingSince: now, Attempts: 5, LastStatus: 500}
+	open, off := failing, failing
+	open.BreakerStep, open.OpenUntil = 1, later
+	off.DisabledVersion, off.DisabledReason, off.DisabledAt = 2, "410 Gone", now
+	for _, c := range []struct {
+		health *schemas.Health
+		want   State
+	}{
+		{nil, Enabled},
+		{&schemas.Health{Version: 2, Held: 3}, Enabled},
+		{&schemas.Health{Version: 2, Since: &failing}, Failing},
+		{&schemas.Health{Version: 2, Since: &open}, Open},
+		{&schemas.Health{Version: 2, Since: &open, Paused: pause}, Paused},
+		{&schemas.Health{Version: 2, Since: &open, Paused: &schemas.Pause{Until: now, Status: 429}}, Open},
+		{&schemas.Health{Version: 2, Since: &off, Paused: pause}, Disabled},
+	} {
+		ep := &schemas.Endpoint{ID: "e", State: schemas.StateEnabled, Version: 2}
+		if got := Of(ep, c.health, now); got.State != c.want {
+			t.Errorf("%+v: %+v, want %s", c.health, got, c.want)
+		}
+		ep.Version++
+		if got := Of(ep, c.health, now); got.State != Enabled {
+			t.Errorf("%+v, and a newer configuration: %+v", c.health, got)
+		}
+		ep.State = schemas.StateDisabled
+		if got := Of(ep, c.health, now); got.State != Disabled || !got.Since.IsZero() {
+			t.Errorf("%+v, and disabled by configuration: %+v", c.health, got)
+		}
+	}
+}
