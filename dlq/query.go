@@ -126,7 +126,7 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if d, ok := parseSpan(text); ok {
 		return now.Add(-d).UTC().Truncate(time.Millisecond), nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+	for _, layout := range []string{time.RFC3339, clockLayout, time.DateTime, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			return t.UTC(), nil
 		}

@@ -85,7 +85,7 @@ func (s *Store) remembered(ctx context.Context, topic string, since time.Time) e
 		}
 		if len(f.Records) > 0 && f.Records[0].Timestamp.After(since) {
 			return fmt.Errorf("the delivery log goes back to %s only, and the run began at %s: what came of it cannot be told",
-				f.Records[0].Timestamp.Local().Format(time.DateTime), since.Local().Format(time.DateTime))
+				Clock(f.Records[0].Timestamp), Clock(since))
 		}
 	}
 	return nil

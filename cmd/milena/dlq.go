@@ -129,4 +129,4 @@ func isTTY(v any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+func clock(t time.Time) string { return dlq.Clock(t) }

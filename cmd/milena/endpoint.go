@@ -166,9 +166,9 @@ func (e *endpointRun) show(ep *schemas.Endpoint, now string) {
 	row("description", ep.Description)
 	row("signing", signingText(ep.Signing))
 	for _, s := range ep.Secrets {
-		text := "made " + s.CreatedAt.Format(time.RFC3339)
+		text := "made " + clock(s.CreatedAt)
 		if !s.ExpiresAt.IsZero() {
-			text += ", signs until " + s.ExpiresAt.Format(time.RFC3339)
+			text += ", signs until " + clock(s.ExpiresAt)
 		}
 		row("secret", strings.TrimSpace(text+" "+s.PublicKey))
 	}
@@ -180,11 +180,11 @@ func (e *endpointRun) show(ep *schemas.Endpoint, now string) {
 	row("forwards", strings.Join(ep.ForwardHeaders, " "))
 	if ep.ClientCertificate != nil {
 		c := viewCertificate(ep.ClientCertificate)
-		row("certificate", c.Subject+", until "+c.ExpiresAt.Format(time.RFC3339))
+		row("certificate", c.Subject+", until "+clock(c.ExpiresAt))
 	}
 	row("owner", ep.Owner)
 	for _, m := range ep.Metadata {
 		row("metadata", m.Name+"="+m.Value)
 	}
-	row("changed", ep.UpdatedAt.Format(time.RFC3339)+", version "+itoa(ep.Version)+", created "+ep.CreatedAt.Format(time.RFC3339))
+	row("changed", clock(ep.UpdatedAt)+", version "+itoa(ep.Version)+", created "+clock(ep.CreatedAt))
 }

@@ -61,7 +61,7 @@ func (e *endpointRun) explain(id string) error {
 	if keys != nil {
 		sealed = keys.Opens(ep)
 	}
-	c := health.Case{Endpoint: ep, Sealed: sealed, Refused: registry.Bound(ep, s.Retry.MaxAge), Now: time.Now()}
+	c := health.Case{Endpoint: ep, Sealed: sealed, Refused: registry.Bound(ep, s.Retry.MaxAge), Now: time.Now(), Clock: e.clock()}
 	err = s.within(e.cmd.Context(), func(ctx context.Context) error { return s.learn(ctx, &out, &c) })
 	if err != nil {
 		return err
@@ -73,6 +73,14 @@ func (e *endpointRun) explain(id string) error {
 		return e.writeJSON(out)
 	}
 	return e.showExplained(&out)
+}
+
+// clock writes the times in sentences; nil with --json, where all times are in UTC.
+func (e *endpointRun) clock() func(time.Time) string {
+	if e.json {
+		return nil
+	}
+	return clock
 }
 
 // learn asks Kafka for what is known of one endpoint.

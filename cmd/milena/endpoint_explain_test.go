@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,11 @@ func TestExplainSaysWhyNothingIsSent(t *testing.T) {
 	explains("refuses", "401, the signature is probably not accepted")
 	explains("well", "nothing stands in the way", "owned by")
 	explains("off", "disabled by its configuration", "asked for")
-	if out := must(t, env, "endpoint", "explain", "down", "--json"); !strings.Contains(out, `"why":[`) || !strings.Contains(out, `"open_until"`) {
+	utc := regexp.MustCompile(`since \d{4}-\d\d-\d\dT[0-9:]{8}Z`) // people read the times of their zone
+	if out := must(t, env, "endpoint", "explain", "down"); utc.MatchString(out) {
+		t.Errorf("%s", out)
+	}
+	if out := must(t, env, "endpoint", "explain", "down", "--json"); !strings.Contains(out, `"why":[`) || !strings.Contains(out, `"open_until"`) || !utc.MatchString(out) {
 		t.Errorf("%s", out)
 	}
 	out := must(t, env, "endpoint", "list", "--failing")

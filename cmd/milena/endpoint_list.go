@@ -96,7 +96,7 @@ func (e *endpointRun) listFailing(list []*schemas.Endpoint, tenant string) error
 			continue
 		}
 		shown++
-		c := health.Case{Endpoint: ep, Health: &h, Owned: true, Now: k.at}
+		c := health.Case{Endpoint: ep, Health: &h, Owned: true, Now: k.at, Clock: e.clock()}
 		why := c.Explain()
 		if e.json {
 			line := struct {

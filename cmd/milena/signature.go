@@ -123,7 +123,7 @@ func (p *program) signatureVerifyCommand() *cobra.Command {
 			p.printf("  %s", safe(m.ID))
 		}
 		if !m.Time.IsZero() {
-			p.printf("  signed %s", m.Time.UTC().Format(time.RFC3339))
+			p.printf("  signed %s", clock(m.Time))
 		}
 		p.printf("\n")
 		return nil

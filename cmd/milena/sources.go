@@ -119,7 +119,7 @@ func (p *program) showSeen(f *sourcesFlags, seen []router.Seen, topics []string)
 // seenText is two lines: what the record is, and where it would go.
 func seenText(s *router.Seen) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%d@%d  %s", safe(s.Topic), s.Partition, s.Offset, s.Time.Format(time.RFC3339))
+	fmt.Fprintf(&b, "%s/%d@%d  %s", safe(s.Topic), s.Partition, s.Offset, clock(s.Time))
 	for _, part := range [][2]string{{"type", s.Type}, {"tenant", s.Tenant}, {"subject", s.Subject}, {"id", s.EventID}, {"source", s.Source}} {
 		if part[1] != "" {
 			fmt.Fprintf(&b, "  %s %s", part[0], safe(part[1]))

@@ -53,7 +53,7 @@ func TestAWaitNamesWhatEachEndpointWaitsFor(t *testing.T) {
 		{dlq.OutcomeCounts{Open: 1}, dlq.Wait{Breaker: "closed"}, "1 not yet tried; milena lag shows what stands before them"},
 		{dlq.OutcomeCounts{Open: 1}, dlq.Wait{Breaker: "paused", Until: three.Add(time.Hour)}, "1 not yet tried; its receiver asked for a pause until 04:00:00"},
 		{dlq.OutcomeCounts{Retrying: 3}, dlq.Wait{Breaker: "failing", Failing: three.Add(-24 * time.Hour), NextTry: three.Add(time.Minute)},
-			"3 will be tried again, the next at 03:01:00; its attempts have failed since 2026-11-30 03:00:00"},
+			"3 will be tried again, the next at 03:01:00; its attempts have failed since " + clock(three.Add(-24*time.Hour))},
 		{dlq.OutcomeCounts{Retrying: 3}, dlq.Wait{Breaker: "unknown", NextTry: three}, "3 will be tried again, the next is due"},
 	} {
 		if got := waitText(c.counts, &c.wait, three); got != c.want {

@@ -63,7 +63,7 @@ func (s Style) paint(color, t string) string {
 func (s Style) clock(t time.Time) string {
 	t = t.In(s.Now.Location())
 	if y, m, d := s.Now.Date(); t != time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), t.Location()) {
-		return t.Format("2006-01-02 15:04:05.000")
+		return t.Format("2006-01-02 15:04:05.000Z07:00")
 	}
 	return t.Format("15:04:05.000")
 }

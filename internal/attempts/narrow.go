@@ -72,7 +72,7 @@ func (s Style) below(a *schemas.Attempt) string {
 func (s Style) shortClock(t time.Time) string {
 	t = t.In(s.Now.Location())
 	if y, m, d := s.Now.Date(); t.Year() != y || t.Month() != m || t.Day() != d {
-		return t.Format("2006-01-02 15:04:05")
+		return t.Format("2006-01-02 15:04:05Z07:00")
 	}
 	return t.Format(time.TimeOnly)
 }

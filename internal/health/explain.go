@@ -18,6 +18,7 @@ type Case struct {
 	Owned    bool              // a process of the dispatcher's group owns its partition
 	Last     []schemas.Attempt // of its last attempts, the newest last
 	Now      time.Time
+	Clock    func(time.Time) string // writes a time; nil: in UTC by RFC 3339
 }
 
 // Explain says in sentences what stands in the way, the most decisive first; one
@@ -28,11 +29,11 @@ func (c *Case) Explain() []string {
 	ep := c.Endpoint
 	switch ep.State {
 	case schemas.StateDeleted:
-		say("it was deleted %s: what comes for it ends as dead letters endpoint_deleted", at(ep.UpdatedAt))
+		say("it was deleted %s: what comes for it ends as dead letters endpoint_deleted", c.at(ep.UpdatedAt))
 		return why
 	case schemas.StateDisabled:
 		say("it is disabled by its configuration since %s%s: what comes for it ends as dead letters endpoint_disabled; milena endpoint enable %s, then milena dlq replay --endpoint %s --reason endpoint_disabled",
-			at(ep.UpdatedAt), reason(ep.Reason), ep.ID, ep.ID)
+			c.at(ep.UpdatedAt), reason(ep.Reason), ep.ID, ep.ID)
 	}
 	for _, refused := range c.Refused {
 		say("its record was not written by Milena and says what registration refuses: %s", refused)
@@ -64,14 +65,14 @@ func (c *Case) trouble(say func(string, ...any)) {
 		return
 	}
 	if h.Held > 0 || h.Next != nil {
-		say("on hold: %d as of %s; what is on hold is sent in its order, before what comes after it", h.Held, at(time.UnixMilli(h.Written)))
+		say("on hold: %d as of %s; what is on hold is sent in its order, before what comes after it", h.Held, c.at(time.UnixMilli(h.Written)))
 	}
 	if over(c.Endpoint, h) {
 		say("its configuration is newer than its trouble: its breaker closes and its pause ends within seconds")
 		return
 	}
 	if p := h.Paused; paused(c.Endpoint, h, c.Now) {
-		say("paused until %s: it answered %d with Retry-After; milena endpoint enable %s ends it", at(p.Until), p.Status, c.Endpoint.ID)
+		say("paused until %s: it answered %d with Retry-After; milena endpoint enable %s ends it", c.at(p.Until), p.Status, c.Endpoint.ID)
 	}
 	e := episode(c.Endpoint, h)
 	if e == nil {
@@ -79,14 +80,14 @@ func (c *Case) trouble(say func(string, ...any)) {
 	}
 	switch {
 	case switchedOff(c.Endpoint, e):
-		say("switched off %s: %s; milena endpoint enable %s", at(e.DisabledAt), e.DisabledReason, c.Endpoint.ID)
+		say("switched off %s: %s; milena endpoint enable %s", c.at(e.DisabledAt), e.DisabledReason, c.Endpoint.ID)
 	case e.OpenUntil.After(c.Now):
-		say("its breaker is open until %s, opening %d in a row; then one delivery is sent as a probe", at(e.OpenUntil), e.BreakerStep)
+		say("its breaker is open until %s, opening %d in a row; then one delivery is sent as a probe", c.at(e.OpenUntil), e.BreakerStep)
 	case e.BreakerStep > 0 && !e.OpenUntil.IsZero():
-		say("its breaker was open until %s: the next delivery is a probe", at(e.OpenUntil))
+		say("its breaker was open until %s: the next delivery is a probe", c.at(e.OpenUntil))
 	}
 	if e.Attempts > 0 {
-		say("failing since %s, %d attempts; the last: %s", at(e.FailingSince), e.Attempts, failure(e))
+		say("failing since %s, %d attempts; the last: %s", c.at(e.FailingSince), e.Attempts, failure(e))
 	}
 }
 
@@ -120,4 +121,9 @@ func reason(text string) string {
 	return " (" + text + ")"
 }
 
-func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func (c *Case) at(t time.Time) string {
+	if c.Clock != nil {
+		return c.Clock(t)
+	}
+	return t.UTC().Format(time.RFC3339)
+}
