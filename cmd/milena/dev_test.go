@@ -46,6 +46,9 @@ func TestDevDeliversAndVerifiesEveryEvent(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
+	if res := run(t, "", nil, "config", "print"); res.code != exitDone || !strings.Contains(res.out, "127.0.0.1:0") {
+		t.Errorf("the file says another address than --http-addr: %+v", res)
+	}
 	if res := run(t, "", nil, "config", "check"); res.code != exitDone || !strings.Contains(res.err, "using .milena/milena.yaml") {
 		t.Errorf("%+v", res)
 	}

@@ -143,9 +143,11 @@ func startReceiver() (*Receiver, error) {
 	return StartReceiver("127.0.0.1:0")
 }
 
-// configure writes milena.yaml and reads it as every other command does.
+// configure writes milena.yaml and reads it as every other command does. It is written
+// again where a flag or the environment gives another address than the default: whoever
+// reads it in this directory is told where this process is.
 func (d *dev) configure() (err error) {
-	name, err := prepare(d.cfg.DataDir, d.broker.Addr)
+	name, err := prepare(d.cfg.DataDir, d.broker.Addr, DefaultHTTPAddr)
 	if err != nil {
 		return err
 	}
@@ -153,6 +155,11 @@ func (d *dev) configure() (err error) {
 		Fixed: map[string]string{"kafka.brokers": d.broker.Addr}, FixedBy: "milena dev", NeedBrokers: true})
 	if err != nil {
 		return err
+	}
+	if addr := d.loaded.HTTP.Addr; addr != DefaultHTTPAddr {
+		if _, err := prepare(d.cfg.DataDir, d.broker.Addr, addr); err != nil {
+			return err
+		}
 	}
 	if d.loaded.Source("log.level") == "default" {
 		d.loaded.Log.Level = DefaultLogLevel

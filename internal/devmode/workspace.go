@@ -30,13 +30,13 @@ egress:
   allow_http: true
   ports: [1-65535]
 http:
-  addr: %s
+  addr: %q
 `
 
 // prepare makes what stands beside the broker's data: the key ring, which is kept
 // if it is there because the endpoints' secrets are sealed with it, and the
 // configuration, which follows this start. It returns the configuration's path.
-func prepare(dir, brokerAddr string) (string, error) {
+func prepare(dir, brokerAddr, httpAddr string) (string, error) {
 	ring := filepath.Join(dir, keyringName)
 	if _, err := os.Stat(ring); errors.Is(err, fs.ErrNotExist) {
 		entry, err := registry.GenerateKey("dev")
@@ -48,7 +48,7 @@ func prepare(dir, brokerAddr string) (string, error) {
 		}
 	}
 	name := filepath.Join(dir, configName)
-	return name, writeFile(name, fmt.Sprintf(yamlText, brokerAddr, keyringName, DefaultHTTPAddr))
+	return name, writeFile(name, fmt.Sprintf(yamlText, brokerAddr, keyringName, httpAddr))
 }
 
 // writeFile replaces a file as a whole, so that a reader never sees half of it.
