@@ -15,12 +15,14 @@ type Figures struct {
 	Oldest    time.Time     // when the oldest open letter was written; zero: none is open
 	Retention time.Duration // of the topic; 0: for ever
 	Took      time.Duration // to count
+	// Partitions is how many were counted.
+	Partitions int
 }
 
 // Figures counts what is open in the given partitions.
 func (s *Store) Figures(ctx context.Context, partitions []int32) (Figures, error) {
 	began := time.Now()
-	f := Figures{Open: map[schemas.Reason]int64{}}
+	f := Figures{Open: map[schemas.Reason]int64{}, Partitions: len(partitions)}
 	var err error
 	if f.Retention, err = s.retention(ctx); err != nil {
 		return f, err
@@ -72,7 +74,8 @@ func (p *partFigures) add(e *Entry) error {
 
 const (
 	figuresEvery = time.Minute
-	figuresShare = 100 // at most a hundredth of the time is spent on counting
+	figuresAsk   = time.Second // whether there is a partition now
+	figuresShare = 100         // at most a hundredth of the time is spent on counting
 )
 
 // Watch counts again and again what is open in the partitions that owned names at
@@ -89,7 +92,13 @@ func (s *Store) Watch(ctx context.Context, owned func() []int32, report func(Fig
 			return
 		case <-time.After(wait):
 		}
-		f, err := s.Figures(ctx, owned())
+		parts := owned()
+		if len(parts) == 0 {
+			report(Figures{})
+			wait = figuresAsk
+			continue
+		}
+		f, err := s.Figures(ctx, parts)
 		wait = max(figuresEvery, f.Took*figuresShare)
 		switch {
 		case err == nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,11 +31,20 @@ func TestFiguresCountWhatIsOpen(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(w.ctx())
 	got := make(chan Figures, 1)
+	var asked atomic.Int32
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.store.Watch(ctx, func() []int32 { return []int32{0, 1, 2, 3} }, func(f Figures) { got <- f })
+		w.store.Watch(ctx, func() []int32 {
+			if asked.Add(1) == 1 {
+				return nil // its partitions are not there yet
+			}
+			return []int32{0, 1, 2, 3}
+		}, func(f Figures) { got <- f })
 	}()
+	if f := <-got; f.Partitions != 0 {
+		t.Errorf("%+v", f)
+	}
 	if f := <-got; f.Open[schemas.ReasonExhausted] != 29 {
 		t.Errorf("%+v", f)
 	}

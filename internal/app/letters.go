@@ -60,6 +60,10 @@ func (a *App) countLetters(ctx context.Context) {
 	}
 	defer store.Close()
 	store.Watch(ctx, a.owned.partitions, func(f dlq.Figures) {
+		if f.Partitions == 0 {
+			a.metrics.NoLetters()
+			return
+		}
 		var expires time.Time
 		if !f.Oldest.IsZero() && f.Retention > 0 {
 			expires = f.Oldest.Add(f.Retention)

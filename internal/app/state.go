@@ -21,6 +21,7 @@ func (a *App) state() metrics.State {
 	}
 	if a.dispatch != nil {
 		st.Dispatcher = a.dispatcherState()
+		st.Dispatcher.Owns = st.Owned[RoleDispatcher] > 0
 	}
 	return st
 }

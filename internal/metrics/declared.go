@@ -42,15 +42,15 @@ var (
 	unfinished = declare(Gauge, "milena_unfinished_records", Sum,
 		"Records that are not settled: what lies between the commit and the end, without what is done above the commit. What is on hold or in a tier is done here and counted there.", lTopic)
 	heldRecords = declare(Gauge, "milena_held_records", Sum,
-		"Deliveries on hold, which cannot be sent now for their endpoint's sake. Exact once the owner has read what an owner before it left there.")
+		"Deliveries on hold, which cannot be sent now for their endpoint's sake. Exact once the owner has read what an owner before it left there; absent while the process owns no partition.")
 	oldestHeld = declare(Gauge, "milena_oldest_held_timestamp_seconds", MinNotNil,
-		"When the delivery was put on hold that has been there longest; 0: none is.")
+		"When the delivery was put on hold that has been there longest; 0: none is; absent like the one above.")
 	waitingRecords = declare(Gauge, "milena_waiting_records", Max,
 		"Records of a tier whose time has not come, in all of its partitions: every releaser exports the same.", lTier)
 	overdueRecords = declare(Gauge, "milena_overdue_records", Max,
 		"Records of a tier that should have moved on by now, in all of its partitions: every releaser exports the same.", lTier)
 	oldestOverdue = declare(Gauge, "milena_oldest_overdue_timestamp_seconds", MinNotNil,
-		"When the oldest record of a tier should have moved on that has not; 0: none is overdue.", lTier)
+		"When the oldest record of a tier should have moved on that has not; 0: none is overdue; absent: it is in a partition of another process, or not read yet.", lTier)
 	nearRecords = declare(Gauge, "milena_near_due_records", Sum, "Deliveries in the releaser's memory for their last ten seconds.")
 	nearBytes   = declare(Gauge, "milena_near_due_bytes", Sum, "Bytes of those.")
 	queued      = declare(Gauge, "milena_queued_deliveries", Sum, "Deliveries in the lanes of this process, read and not begun.")
@@ -104,10 +104,10 @@ var (
 
 	dead        = declare(Counter, "milena_dead_letters_total", Sum, "Dead letters that were written, by reason.", lReason)
 	openLetters = declare(Gauge, "milena_dead_letters_open", Sum,
-		"Dead letters that nobody has replayed or discarded, by reason, in the partitions that this process owns, as it last counted them.", lReason)
-	oldestLetter  = declare(Gauge, "milena_oldest_dead_letter_timestamp_seconds", MinNotNil, "When the oldest of those was written; 0: there is none.")
+		"Dead letters that nobody has replayed or discarded, by reason, in the partitions that this process owns, as it last counted them; absent until it has, some seconds after its start, and while it owns none.", lReason)
+	oldestLetter  = declare(Gauge, "milena_oldest_dead_letter_timestamp_seconds", MinNotNil, "When the oldest of those was written; 0: there is none; absent like them.")
 	letterExpires = declare(Gauge, "milena_oldest_dead_letter_expires_timestamp_seconds", MinNotNil,
-		"When the topic's retention deletes it; 0: there is none, or it never does.")
+		"When the topic's retention deletes it; 0: there is none, or it never does; absent like them.")
 
 	_ = in("Sources and registry")
 

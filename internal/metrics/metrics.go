@@ -42,8 +42,8 @@ type Metrics struct {
 
 	dead          known
 	openLetters   *prometheus.GaugeVec
-	oldestLetter  prometheus.Gauge
-	letterExpires prometheus.Gauge
+	oldestLetter  *prometheus.GaugeVec // of no label: absent until it is known
+	letterExpires *prometheus.GaugeVec
 
 	routed, fannedOut, unmatched prometheus.Counter
 	tombstones                   prometheus.Counter
@@ -61,7 +61,7 @@ func New(version string, state func() State) *Metrics {
 		parked: parked.counterVec(), released: released.counterVec(), lateness: lateness.histogram(),
 		waiting: waitingRecords.gaugeVec(), overdue: overdueRecords.gaugeVec(), oldestOverdue: oldestOverdue.gaugeVec(),
 		near: nearRecords.gauge(), nearBytes: nearBytes.gauge(), skew: skew.gauge(),
-		openLetters: openLetters.gaugeVec(), oldestLetter: oldestLetter.gauge(), letterExpires: letterExpires.gauge(),
+		openLetters: openLetters.gaugeVec(), oldestLetter: oldestLetter.gaugeVec(), letterExpires: letterExpires.gaugeVec(),
 		routed: routed.counter(), fannedOut: fannedOut.counter(), unmatched: unmatched.counter(), tombstones: tombstones.counter(),
 		misrouted: misrouted.counter(), assignments: assignments.counterVec(), drift: drift.gauge(),
 	}
@@ -146,10 +146,14 @@ func (m *Metrics) Left(tier string) { m.released.WithLabelValues(tier).Inc() }
 func (m *Metrics) Released(late time.Duration) { m.lateness.Observe(late.Seconds()) }
 
 // Backlog notes what waits in a tier, and what should have moved on, the oldest
-// since then; a zero time: nothing is overdue.
+// since then; a zero time: none of it is in this process's partitions.
 func (m *Metrics) Backlog(tier string, waiting, overdue int64, oldest time.Time) {
 	m.waiting.WithLabelValues(tier).Set(float64(waiting))
 	m.overdue.WithLabelValues(tier).Set(float64(overdue))
+	if overdue > 0 && oldest.IsZero() { // another process has it, or this one after its first reading
+		m.oldestOverdue.DeleteLabelValues(tier)
+		return
+	}
 	m.oldestOverdue.WithLabelValues(tier).Set(unix(oldest))
 }
 
@@ -170,8 +174,15 @@ func (m *Metrics) OpenLetters(byReason map[schemas.Reason]int64, oldest, expires
 	for _, reason := range schemas.Reasons { // also those that are gone
 		m.openLetters.WithLabelValues(string(reason)).Set(float64(byReason[reason]))
 	}
-	m.oldestLetter.Set(unix(oldest))
-	m.letterExpires.Set(unix(expires))
+	m.oldestLetter.WithLabelValues().Set(unix(oldest))
+	m.letterExpires.WithLabelValues().Set(unix(expires))
+}
+
+// NoLetters notes that this process counts none: it owns no partition.
+func (m *Metrics) NoLetters() {
+	m.openLetters.Reset()
+	m.oldestLetter.Reset()
+	m.letterExpires.Reset()
 }
 
 // Routed counts an event of a source, and the deliveries that it became.

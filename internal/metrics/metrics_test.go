@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func busy() State {
 	st := State{
 		Owned: map[string]int{"dispatcher": 12, "releaser": 27, "router": 8}, Endpoints: 1_000_000, Registry: time.Now(),
 		Dispatcher: &DispatcherState{
-			InFlight: 4096, Lanes: map[string]int{"sending": 45_000, "held": 5_000}, Breakers: map[string]int{"closed": 45_000, "open": 5_000},
+			InFlight: 4096, Owns: true, Lanes: map[string]int{"sending": 45_000, "held": 5_000}, Breakers: map[string]int{"closed": 45_000, "open": 5_000},
 		},
 	}
 	for i := range 20 {
@@ -143,6 +144,32 @@ milena_attempts_total{error_class="timeout",origin="retry",outcome="retry",statu
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}
+}
+
+// An alert on one of these would end and begin again with every restart.
+func TestWhatIsNotKnownYetIsAbsentAndNotZero(t *testing.T) {
+	st := State{Dispatcher: &DispatcherState{}}
+	m := New("v1", func() State { return st })
+	has := func(names ...string) {
+		t.Helper()
+		page := scraped(t, m)
+		for _, name := range []string{"milena_held_records", "milena_oldest_held_timestamp_seconds", "milena_dead_letters_open", "milena_oldest_dead_letter_timestamp_seconds",
+			"milena_oldest_dead_letter_expires_timestamp_seconds", "milena_waiting_records", "milena_overdue_records", "milena_oldest_overdue_timestamp_seconds"} {
+			if strings.Contains(page, "\n"+name) != slices.Contains(names, name) {
+				t.Errorf("%s: served %v", name, !slices.Contains(names, name))
+			}
+		}
+	}
+	has()
+	st.Dispatcher.Owns = true
+	m.OpenLetters(nil, time.Time{}, time.Time{})
+	m.Backlog("1m", 3, 1, time.Time{}) // overdue in a partition that this process has not, or has not read
+	has("milena_held_records", "milena_oldest_held_timestamp_seconds", "milena_dead_letters_open", "milena_oldest_dead_letter_timestamp_seconds",
+		"milena_oldest_dead_letter_expires_timestamp_seconds", "milena_waiting_records", "milena_overdue_records")
+	st.Dispatcher.Owns = false
+	m.NoLetters()
+	m.Backlog("1m", 3, 0, time.Time{})
+	has("milena_waiting_records", "milena_overdue_records", "milena_oldest_overdue_timestamp_seconds")
 }
 
 func TestNothingReadyCountsAsReadyNow(t *testing.T) {

@@ -32,6 +32,7 @@ type TopicState struct {
 type DispatcherState struct {
 	InFlight, Queued int
 	QueuedBytes      int64
+	Owns             bool // a partition; who has none does not know what is on hold
 	Held             int
 	OldestHeld       time.Time
 	Lanes            map[string]int // by state; states without a lane may be missing
@@ -108,8 +109,10 @@ func (st *DispatcherState) collect(put func(*Declaration, float64, ...string)) {
 	put(inFlight, float64(st.InFlight))
 	put(queued, float64(st.Queued))
 	put(queuedBytes, float64(st.QueuedBytes))
-	put(heldRecords, float64(st.Held))
-	put(oldestHeld, unix(st.OldestHeld))
+	if st.Owns {
+		put(heldRecords, float64(st.Held))
+		put(oldestHeld, unix(st.OldestHeld))
+	}
 	put(failing, float64(st.Failing))
 	put(cutOff, unix(st.CutOff))
 	for _, state := range laneStates {
