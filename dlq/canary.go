@@ -35,7 +35,7 @@ func (rp *replayer) canaries(ctx context.Context) error {
 			return err
 		}
 	}
-	rp.outcomes.note(rp.opts.Wait, false)
+	rp.outcomes.note(rp.opts.Wait && rp.plan.Job.resume == "", false)
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
 	rp.failed = map[string]bool{}

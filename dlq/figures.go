@@ -24,7 +24,7 @@ func (s *Store) Figures(ctx context.Context, partitions []int32) (Figures, error
 	began := time.Now()
 	f := Figures{Open: map[schemas.Reason]int64{}, Partitions: len(partitions)}
 	var err error
-	if f.Retention, err = s.retention(ctx); err != nil {
+	if f.Retention, err = s.retention(ctx, s.topic); err != nil {
 		return f, err
 	}
 	ends, err := s.reader.Ends(ctx, s.topic)

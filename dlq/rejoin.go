@@ -21,12 +21,9 @@ func (s *Store) Follow(ctx context.Context, run *schemas.Run, opts Options) (*Ou
 	if err != nil {
 		return nil, err
 	}
-	if found := int64(len(f.open)); found < run.Counts.Written {
-		return nil, fmt.Errorf("of %d deliveries that run %s wrote, %s has %d: what became of the others cannot be told",
-			run.Counts.Written, run.ID, s.names.Deliveries(), found)
-	}
+	f.lost = max(0, run.Counts.Written-int64(len(f.open)))
 	out, err := f.wait(ctx, opts)
-	return out, undelivered(run, err)
+	return out, undelivered(run, out, err)
 }
 
 // rejoin finds the deliveries of a run by its id in their headers, and the place in the
@@ -42,7 +39,7 @@ func (s *Store) rejoin(ctx context.Context, run *schemas.Run) (*follower, error)
 	if err := s.remembered(ctx, topic, run.Started); err != nil {
 		return nil, err
 	}
-	f := newFollower(s, run.ID, at)
+	f := newFollower(s, run.ID, run.Started, at)
 	for p := range at {
 		f.parts[int32(p)] = true
 	}
@@ -71,9 +68,30 @@ func (s *Store) rejoin(ctx context.Context, run *schemas.Run) (*follower, error)
 // remembered is an error if retention has taken attempts that were made since a time:
 // who waits for deliveries that came to an end then would wait for ever.
 func (s *Store) remembered(ctx context.Context, topic string, since time.Time) error {
-	starts, err := s.reader.Starts(ctx, topic)
+	back, err := s.forgotten(ctx, topic, since)
 	if err != nil {
 		return explain(err, topic, "Read")
+	}
+	for _, at := range back {
+		if !at.IsZero() {
+			return fmt.Errorf("the delivery log goes back to %s only, and the run began at %s: what came of it cannot be told",
+				Clock(at), Clock(since))
+		}
+	}
+	return nil
+}
+
+// forgotten says, by partition, to when a topic goes back of which retention may have taken
+// records that were written since a time; zero: it has all of them.
+func (s *Store) forgotten(ctx context.Context, topic string, since time.Time) ([]time.Time, error) {
+	starts, err := s.reader.Starts(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	back := make([]time.Time, len(starts))
+	// That a partition begins later may only mean that little is written to it.
+	if keep, err := s.retention(ctx, topic); err == nil && (keep == 0 || since.After(time.Now().Add(-keep))) {
+		return back, nil
 	}
 	for p, start := range starts {
 		if start == 0 {
@@ -81,12 +99,11 @@ func (s *Store) remembered(ctx context.Context, topic string, since time.Time) e
 		}
 		f, err := s.reader.FetchAtOrAfter(ctx, topic, int32(p), start, 1)
 		if err != nil {
-			return explain(err, topic, "Read")
+			return nil, err
 		}
 		if len(f.Records) > 0 && f.Records[0].Timestamp.After(since) {
-			return fmt.Errorf("the delivery log goes back to %s only, and the run began at %s: what came of it cannot be told",
-				Clock(f.Records[0].Timestamp), Clock(since))
+			back[p] = f.Records[0].Timestamp
 		}
 	}
-	return nil
+	return back, nil
 }

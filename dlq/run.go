@@ -105,7 +105,8 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	r.room = semaphore.NewWeighted(inFlightBytes)
 	r.pace = newPace(plan.Job.Rate, plan.Job.EndpointRate)
 	var outcomes *follower
-	if opts.Wait || plan.Job.Canary {
+	again := plan.Job.resume != "" // what earlier runners wrote is followed too, by what deliveries has of it
+	if (opts.Wait && !again) || plan.Job.Canary {
 		if outcomes, err = s.follow(ctx, r.run.ID, plan); err != nil {
 			err = fmt.Errorf("the outcomes cannot be followed: %w", err)
 		}
@@ -119,9 +120,13 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	stop(nil)
 	run, err := r.finish(ctx, err)
 	rep := Report{Run: run, Settled: r.settled.Load(), Exported: r.exported}
-	if err == nil && opts.Wait {
+	switch {
+	case err != nil || !opts.Wait:
+	case again:
+		rep.Outcomes, err = s.Follow(ctx, &run, opts)
+	default:
 		rep.Outcomes, err = outcomes.wait(ctx, opts)
-		err = undelivered(&run, err)
+		err = undelivered(&run, rep.Outcomes, err)
 	}
 	return rep, err
 }

@@ -85,7 +85,7 @@ func (s *Store) Resolve(ctx context.Context, f Filter) (Filter, error) {
 	if f.ExpiresBefore.IsZero() {
 		return f, nil
 	}
-	keep, err := s.retention(ctx)
+	keep, err := s.retention(ctx, s.topic)
 	if err != nil {
 		return f, err
 	}
@@ -95,17 +95,17 @@ func (s *Store) Resolve(ctx context.Context, f Filter) (Filter, error) {
 	return f, nil
 }
 
-// retention is for how long the topic keeps a letter; 0: for ever.
-func (s *Store) retention(ctx context.Context) (time.Duration, error) {
+// retention is for how long a topic keeps a record; 0: for ever.
+func (s *Store) retention(ctx context.Context, topic string) (time.Duration, error) {
 	adm, err := s.cfg.NewAdmin()
 	if err != nil {
 		return 0, err
 	}
 	defer adm.Close()
-	configs, err := adm.DescribeTopicConfigs(ctx, s.topic)
+	configs, err := adm.DescribeTopicConfigs(ctx, topic)
 	if err == nil {
 		var rc kadm.ResourceConfig
-		if rc, err = configs.On(s.topic, nil); err == nil {
+		if rc, err = configs.On(topic, nil); err == nil {
 			err = rc.Err
 		}
 		for _, c := range rc.Configs {
@@ -115,7 +115,7 @@ func (s *Store) retention(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("asking for the retention of %s: %w", s.topic, explain(err, s.topic, "DescribeConfigs"))
+		return 0, fmt.Errorf("asking for the retention of %s: %w", topic, explain(err, topic, "DescribeConfigs"))
 	}
 	return 0, nil
 }

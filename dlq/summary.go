@@ -89,7 +89,7 @@ func (g *groups) add(e *Entry) error {
 // what its Coverage names.
 func (s *Store) Summary(ctx context.Context, f Filter) (*Summary, error) {
 	var expiring time.Time
-	keep, noExpiry := s.retention(ctx)
+	keep, noExpiry := s.retention(ctx, s.topic)
 	if noExpiry == nil && keep > 0 {
 		expiring = time.Now().Add(24*time.Hour - keep)
 	}

@@ -67,10 +67,11 @@ func (f *follower) explainTo(out *Outcomes) {
 		}
 	}
 	for _, fo := range f.open {
-		if fo.state < retrying {
+		state := fo.state &^ copied
+		if state < retrying {
 			continue
 		}
-		id, next := f.names[fo.endpoint], f.began.Add(time.Duration(fo.state-retrying)*time.Second)
+		id, next := f.names[fo.endpoint], f.began.Add(time.Duration(state-retrying)*time.Second)
 		if w, ok := out.Waits[id]; ok && (w.NextTry.IsZero() || next.Before(w.NextTry)) {
 			w.NextTry = next
 			out.Waits[id] = w
@@ -81,5 +82,5 @@ func (f *follower) explainTo(out *Outcomes) {
 // retryAt is the state of a delivery that is tried again at a time, to the second above.
 func (f *follower) retryAt(next time.Time) followed {
 	wait := next.Sub(f.began) + time.Second - 1
-	return retrying + followed(max(0, min(wait/time.Second, 1<<31)))
+	return retrying + followed(max(0, min(wait/time.Second, 1<<30)))
 }

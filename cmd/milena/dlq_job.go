@@ -39,7 +39,7 @@ func (f *jobFlags) add(cmd *cobra.Command, all string) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
 	fs.BoolVar(&f.yes, "yes", false, "do not ask")
 	fs.Int64Var(&f.max, "max", 0, "refuse if there are more; with --yes needed above 10000")
-	fs.BoolVar(&f.failEmpty, "fail-empty", false, "exit code 1 if nothing matches")
+	fs.BoolVar(&f.failEmpty, "fail-empty", false, "exit code 1 if nothing matches, or nothing of it can be done")
 	fs.BoolVar(&f.job.Force, "force", false, "beside a live run on the same endpoints")
 	jsonFlag(cmd, &f.json)
 }
@@ -81,8 +81,7 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 			return err
 		}
 		if plan.Write == 0 {
-			r.notef("nothing to do")
-			return nil
+			return f.nothing(r, plan)
 		}
 		p.sayExport(&f.job)
 		if err := p.consent(cmd.Context(), f, plan); err != nil {
@@ -90,6 +89,19 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 		}
 		return r.execute(cmd.Context(), plan, f.opts, f.json)
 	})
+}
+
+// nothing says that nothing of what matched can be done. To who waits for deliveries, or
+// expects something to be done, that is a failure.
+func (f *jobFlags) nothing(r *dlqRun, plan *dlq.Plan) error {
+	r.notef("nothing to do")
+	switch {
+	case f.opts.Wait:
+		return &dlq.UndeliveredError{Of: plan.Total(), Skipped: plan.Total()}
+	case f.failEmpty:
+		return &exit{code: exitFailed}
+	}
+	return nil
 }
 
 // agreeable reports whether somebody can agree to what will be planned.
@@ -227,14 +239,17 @@ func (p *program) writeOutcomes(o *dlq.Outcomes) {
 	if o == nil {
 		return
 	}
-	p.printf("%-26s %10s %10s %10s %10s %10s\n", "ENDPOINT", "DELIVERED", "DEAD AGAIN", "DUPLICATE", "RETRYING", "NOT YET")
+	p.printf("%-26s %10s %10s %10s %10s %10s %10s\n", "ENDPOINT", "DELIVERED", "DEAD AGAIN", "RETRYING", "NOT YET", "UNKNOWN", "DUPLICATE")
 	row := func(name string, c dlq.OutcomeCounts) {
-		p.printf("%-26s %10d %10d %10d %10d %10d\n", dash(name), c.Delivered, c.Dead, c.Duplicate, c.Retrying, c.Open)
+		p.printf("%-26s %10d %10d %10d %10d %10d %10d\n", dash(name), c.Delivered, c.Dead, c.Retrying, c.Open, c.Unknown, c.Duplicate)
 	}
 	for _, id := range sortedKeys(o.Endpoints) {
 		row(id, o.Endpoints[id])
 	}
 	row("all", o.All)
+	if n := o.All.Duplicate; n > 0 {
+		p.notef("of %d a second copy was dropped as a duplicate; they count as what became of the first", n)
+	}
 	_, lines := waitsText(o, time.Now())
 	for _, line := range lines {
 		p.notef("%s", line)

@@ -20,7 +20,11 @@ func (p *program) dlqReplayCommand() *cobra.Command {
 		Long: `Send dead letters again: as new deliveries of the same events, with a fresh schedule. Shows first what
 would be done and asks; a script says --yes, and --max where there are more than 10,000. What dies after
 the beginning is not touched. Ctrl-C stops cleanly, and milena runs resume goes on. Letters whose
-endpoint is disabled, deleted or unknown are left alone unless --include-disabled is given.`,
+endpoint is disabled, deleted or unknown are left alone unless --include-disabled is given.
+
+Exit code 0 says that all is written that could be; what is skipped is counted and no failure. With --wait
+it says that each letter that was selected was delivered: 1 where one died again, was skipped for whatever
+reason, or is not known.`,
 		Example: `  milena dlq replay --endpoint shop-42 --status 5xx --because 'mended, INC-7'
   milena dlq replay --tenant acme --since 6h --rate 200/s --canary --wait
   milena dlq replay --all --yes --max 500000 --rate auto`}
@@ -33,7 +37,7 @@ endpoint is disabled, deleted or unknown are left alone unless --include-disable
 	fs.DurationVar(&f.opts.CanaryWait, "canary-wait", 2*time.Minute, "how long a canary may take")
 	fs.StringVar(&f.job.ToEndpoint, "to-endpoint", "", "send them to this endpoint instead, signed with its secrets")
 	fs.BoolVar(&f.job.IncludeDisabled, "include-disabled", false, "also for endpoints that are disabled, deleted or unknown")
-	fs.BoolVar(&f.opts.Wait, "wait", false, "wait for the outcomes; exit code 0 only if all were delivered")
+	fs.BoolVar(&f.opts.Wait, "wait", false, "wait for the outcomes; exit code 0 only if all that was selected was delivered")
 	fs.DurationVar(&f.opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
 	return p.dlqJob(cmd, f, func() (err error) {
 		f.job.Kind = schemas.RunReplay

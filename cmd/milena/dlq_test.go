@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/milena-project/milena/dlq"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/registry"
@@ -350,5 +352,22 @@ func TestAnExportOfNothingMakesNoFile(t *testing.T) {
 	}
 	if res := run(t, "", env, "dlq", "import", filepath.Join(dir, "piped.jsonl")); res.code != exitDone {
 		t.Errorf("%+v", res)
+	}
+}
+
+func TestAReplayOfWhatIsAllSkippedFailsForWhoWaits(t *testing.T) {
+	fake, env := cluster(t)
+	bury(t, fake, "shop-1", "1", "2")
+	ep, err := json.Marshal(schemas.Endpoint{ID: "shop-1", URL: "https://example.com/", EventTypes: []string{"*"}, State: schemas.StateDisabled, Version: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Produce(t, fake.Client(), &kgo.Record{Topic: "webhooks.endpoints", Key: []byte("shop-1"), Value: ep})
+	for flag, code := range map[string]int{"": exitDone, "--wait": exitFailed, "--fail-empty": exitFailed} {
+		res := run(t, "", env, strings.Fields("dlq replay --all --yes "+flag)...)
+		told := strings.Contains(res.err, "milena: 2 of 2 were not delivered: 2 were skipped\n")
+		if res.code != code || !strings.Contains(res.err, "skipped 2: their endpoint is disabled") || told != (flag == "--wait") {
+			t.Errorf("%q: %+v", flag, res)
+		}
 	}
 }

@@ -22,7 +22,7 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		Example: "  milena runs resume run-20261130-193000-abcdef"}
 	cmd.Flags().StringVar(&rate, "rate", "", "another rate than before (500/s, or auto)")
 	cmd.Flags().BoolVar(&force, "force", false, "beside a live run on the same endpoints")
-	cmd.Flags().BoolVar(&opts.Wait, "wait", false, "wait for the outcomes of what is written now")
+	cmd.Flags().BoolVar(&opts.Wait, "wait", false, "wait for the outcomes of all that the run wrote; exit code 0 only if all that was selected was delivered")
 	cmd.Flags().DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
 	cmd.Flags().DurationVar(&opts.CanaryWait, "canary-wait", 2*time.Minute, "how long a canary may take")
 	jsonFlag(cmd, &f.json)

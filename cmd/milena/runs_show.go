@@ -18,10 +18,10 @@ func (p *program) runsShowCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "show RUN", Args: oneArg("RUN"), Short: "Show one run, with --wait also what became of each delivery of a replay",
 		Long: `Show one run. --wait tells what became of the deliveries that a replay wrote, as milena dlq replay --wait
 does, whoever began it and also when it is finished: it waits for the end of the run and of each delivery.
-Exit code 0 only if all were delivered; Ctrl-C ends the waiting and nothing else.`,
+Exit code 0 only if all that it selected was delivered; Ctrl-C ends the waiting and nothing else.`,
 		Example:    "  milena runs show run-20261130-193000-abcdef\n  milena runs show run-20261130-193000-abcdef --wait --wait-for 10m",
 		SuggestFor: []string{"wait", "follow"}}
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the outcomes of a replay; exit code 0 only if all were delivered")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the outcomes of a replay; exit code 0 only if all that was selected was delivered")
 	cmd.Flags().DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
 	jsonFlag(cmd, &f.json)
 	return p.runsVerb(cmd, f, func(s *session, runs *dlq.Runs, args []string) error {
