@@ -176,6 +176,8 @@ func (p *program) says(ctx context.Context, question string) (yes bool) {
 
 // execute does what a plan says and tells how it goes.
 func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, asJSON bool) error {
+	ctx, stop := outlasts(ctx)
+	defer stop()
 	runs := dlq.OpenRuns(r.session.kafka, "cli")
 	defer runs.Close()
 	var bar *progress // from when the run is ours

@@ -18,7 +18,16 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func TestMain(m *testing.M) { testkit.VerifyMain(wrap(m)) }
+func TestMain(m *testing.M) {
+	if args := os.Getenv(asProgram); args != "" {
+		os.Args = append([]string{"milena"}, strings.Fields(args)...)
+		main()
+	}
+	testkit.VerifyMain(wrap(m))
+}
+
+// asProgram names the variable with whose words the tests' process is milena.
+const asProgram = "MILENA_TEST_AS_PROGRAM"
 
 // wrap ends what the tests of the process share; real brokers are such a thing.
 var wrap = func(m *testing.M) goleak.TestingM { return m }
