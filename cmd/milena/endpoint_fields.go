@@ -61,6 +61,8 @@ func (f *fields) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.token, "bearer-file", "", "`file` with the token of bearer authentication")
 	fs.StringVar(&f.clientCert, "client-cert", "", "`file` with the PEM certificate to present in TLS, its chain behind it; empty: none")
 	fs.StringVar(&f.clientKey, "client-key", "", "`file` with its PEM key, unencrypted; it is sealed in the registry")
+	mayBeEmpty(fs, "none", "description", "owner", "signature-prefix", "final-statuses", "forward-header", "client-cert", "client-key")
+	mayBeEmpty(fs, "that of the scheme", "signature-header", "timestamp-header", "id-header")
 }
 
 // withoutDefaults is for update, where what is not given stays as it is.

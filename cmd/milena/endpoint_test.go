@@ -147,7 +147,7 @@ func TestRefusedEndpointsAreExplained(t *testing.T) {
 		{"--url https://u:p@example.com/", "auth"},
 		{"--url http://169.254.169.254/", "169.254"},
 		{"--url http://127.0.0.1/ --header webhook-signature:x", "webhook-signature"},
-		{"--url http://127.0.0.1/ --event-types=", "event_types"},
+		{"--url http://127.0.0.1/ --event-types=", "--event-types"},
 		{"--url http://127.0.0.1/ --scheme nonsense", "nonsense"},
 		{"--url http://127.0.0.1/ --basic-user u", "--basic-password-file"},
 		{"--url http://127.0.0.1/ --basic-password-file short", "needs --basic-user"},

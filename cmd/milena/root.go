@@ -62,6 +62,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	err := misplaced(root, args)
 	if err == nil {
+		err = misvalued(root, args)
+	}
+	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
 	if err == nil && p.unsaid != nil { // a secret is shown once: who saves it in vain must know
@@ -137,10 +140,12 @@ func group(use, short, example string, sub ...*cobra.Command) *cobra.Command {
 // oneArg is for a command that works on one thing, which it names.
 func oneArg(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		switch len(args) {
-		case 0:
+		switch {
+		case len(args) == 0:
 			return usage("%s is missing: %s", name, cmd.UseLine())
-		case 1:
+		case len(args) == 1 && args[0] == "":
+			return usage("%s is empty: %s", name, cmd.UseLine())
+		case len(args) == 1:
 			return nil
 		}
 		return usage("one %s is wanted, not %d: %s", name, len(args), cmd.UseLine())

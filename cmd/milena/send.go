@@ -50,6 +50,7 @@ replicas before its line is printed.`,
 	fs.StringVar(&f.event.ID, "id", "", "id of the event, best made from the fact (default: one that nobody has); with --count -1, -2 … is added")
 	fs.StringVar(&f.event.Source, "source", publish.Source, "source of the event")
 	fs.StringVar(&f.contentType, "content-type", "application/json", "content type of the payload")
+	mayBeEmpty(fs, "an empty payload", "data")
 	fs.IntVar(&f.count, "count", 1, "how many events to send")
 	fs.Float64Var(&f.perSecond, "rate", 0, "events a second; 0: as fast as it goes")
 	fs.BoolVar(&f.canonical, "canonical", false, "write JSON canonically first (RFC 8785): sorted and compact")

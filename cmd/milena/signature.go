@@ -36,12 +36,14 @@ type signatureFlags struct {
 func (f *signatureFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.data, "data", "", "the raw body: text, @FILE, or - for standard input")
+	mayBeEmpty(fs, "an empty body", "data")
 	fs.StringVar(&f.secretFile, "secret-file", "", "`file` with the secret, one a line (default: the environment variable "+envSecret+")")
 	fs.StringVar(&f.scheme, "scheme", string(schemas.SchemeStandard), "standard, standard-ed25519, stripe, timestamp-body or body")
 	fs.StringVar(&f.header, "signature-header", "", "name of the signature's header (default: the scheme's)")
 	fs.StringVar(&f.stampHeader, "timestamp-header", "", "name of the timestamp's header (default: the scheme's)")
 	fs.StringVar(&f.id, "id-header", "", "name of the message id's header (default: the scheme's)")
 	fs.StringVar(&f.prefix, "signature-prefix", "", "before the signature of scheme body, such as sha256=")
+	mayBeEmpty(fs, "none", "signature-prefix")
 }
 
 // secrets reads the secrets, which never stand on a command line.

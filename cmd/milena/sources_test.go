@@ -20,8 +20,9 @@ func TestSourcesCheckShowsWhoWouldGetWhatAndWhy(t *testing.T) {
 	fake.CreateTopics(testkit.Topic{Name: "orders", Partitions: 2}, testkit.Topic{Name: "empty", Partitions: 1})
 	keyring := "MILENA_KEYRING=k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 	env = append(env, keyring, "MILENA_SOURCES_TOPICS=orders", "MILENA_SOURCES_TENANTS=orders=header:shop")
-	for id, tenant := range map[string]string{"one": "acme", "two": "acme", "three": ""} {
-		if res := run(t, "", env, "endpoint", "create", "--id", id, "--tenant", tenant, "--url", "https://example.com/hook", "--event-types", "order.*"); res.code != exitDone {
+	for id, tenant := range map[string][]string{"one": {"--tenant", "acme"}, "two": {"--tenant", "acme"}, "three": nil} {
+		args := append([]string{"endpoint", "create", "--id", id, "--url", "https://example.com/hook", "--event-types", "order.*"}, tenant...)
+		if res := run(t, "", env, args...); res.code != exitDone {
 			t.Fatalf("%+v", res)
 		}
 	}

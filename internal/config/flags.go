@@ -91,3 +91,9 @@ func fromFlags(fs *pflag.FlagSet) []given {
 	})
 	return layer
 }
+
+// IsSetting reports whether a flag is that of a setting.
+func IsSetting(f *pflag.Flag) bool {
+	_, ok := f.Value.(*flagValue)
+	return ok
+}
