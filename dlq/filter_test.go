@@ -70,6 +70,30 @@ func TestBadValuesNameTheirFlag(t *testing.T) {
 	}
 }
 
+func TestValuesThatNothingCanHaveAreRefused(t *testing.T) {
+	now := time.Date(2026, 12, 1, 13, 0, 0, 0, time.FixedZone("", 3600))
+	for want, q := range map[string]Query{
+		`--status "999": want a status such as 404 (100 to 599)`:                           {Statuses: []string{"404", "999"}},
+		`--status "6xx": want a status`:                                                    {Statuses: []string{"6xx"}},
+		`--since "2026-12-01T12:00:01Z": want a time that is past; it is 2026-12-01 13:00`: {Since: "2026-12-01T12:00:01Z"},
+		`--until "2h": want a time after --since 1h`:                                       {Since: "1h", Until: "2h"},
+	} {
+		if _, err := q.Resolve(now); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestATimeIsReadAsItIsPrinted(t *testing.T) {
+	now := time.Date(2026, 12, 1, 13, 0, 0, 0, time.FixedZone("", 3600))
+	want := time.Date(2026, 12, 1, 11, 58, 48, 0, time.UTC)
+	for _, text := range []string{"2026-12-01 12:58:48", "2026-12-01T12:58:48", "2026-12-01T12:58:48+01:00", "2026-12-01T11:58:48Z", Clock(want)} {
+		if f, err := (Query{Since: text}).Resolve(now); err != nil || !f.Since.Equal(want) {
+			t.Errorf("%s: %v %v", text, f.Since, err)
+		}
+	}
+}
+
 func FuzzQuery(f *testing.F) {
 	for _, s := range []string{"2h", "3d", "2026-11-30", "2026-11-30T12:00:00Z", "5xx", "404", "1e9d", "-1d", "NaNd"} {
 		f.Add(s)

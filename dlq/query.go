@@ -11,7 +11,7 @@ import (
 )
 
 // Query is a filter as a person writes it: the same words for every verb. Times are
-// RFC 3339, a date, or how long ago (2h, 3d).
+// RFC 3339, local as they are printed, a date, or how long ago (2h, 3d).
 type Query struct {
 	Endpoints      []string
 	Tenants        []string
@@ -78,7 +78,7 @@ func (q Query) statuses(f *Filter, _ time.Time) error {
 	for _, s := range q.Statuses {
 		r, ok := parseStatus(s)
 		if !ok {
-			return &QueryError{"status", s, "a status such as 404, a class such as 5xx, or none"}
+			return &QueryError{"status", s, "a status such as 404 (100 to 599), a class such as 5xx (1xx to 5xx), or none; what is no status of HTTP's is --error-class protocol"}
 		}
 		f.Statuses = append(f.Statuses, r)
 	}
@@ -89,12 +89,12 @@ func parseStatus(s string) (StatusRange, bool) {
 	if s == "none" {
 		return StatusRange{}, true
 	}
-	if class, ok := strings.CutSuffix(strings.ToLower(s), "xx"); ok && len(class) == 1 && class >= "1" && class <= "9" {
+	if class, ok := strings.CutSuffix(strings.ToLower(s), "xx"); ok && len(class) == 1 && class >= "1" && class <= "5" {
 		from := int(class[0]-'0') * 100
 		return StatusRange{from, from + 99}, true
 	}
 	n, err := strconv.Atoi(s)
-	return StatusRange{n, n}, err == nil && len(s) == 3 && n >= 100
+	return StatusRange{n, n}, err == nil && len(s) == 3 && n >= 100 && n <= 599
 }
 
 func (q Query) times(f *Filter, now time.Time) error {
@@ -104,6 +104,9 @@ func (q Query) times(f *Filter, now time.Time) error {
 	}
 	if f.Until, err = parseTime("until", q.Until, now); err != nil {
 		return err
+	}
+	if f.Since.After(now) {
+		return &QueryError{"since", q.Since, "a time that is past; it is " + now.Format(clockLayout) + " now"}
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		return &QueryError{"until", q.Until, "a time after --since " + q.Since}
@@ -118,7 +121,7 @@ func (q Query) times(f *Filter, now time.Time) error {
 	return nil
 }
 
-// parseTime reads a time or how long ago it was.
+// parseTime reads a time or how long ago it was. A time without a zone is local.
 func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -126,12 +129,12 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if d, ok := parseSpan(text); ok {
 		return now.Add(-d).UTC().Truncate(time.Millisecond), nil
 	}
-	for _, layout := range []string{time.RFC3339, clockLayout, time.DateTime, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+	for _, layout := range []string{time.RFC3339, clockLayout, time.DateTime, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, &QueryError{flag, text, "how long ago (2h, 3d) or a time such as " + now.UTC().Format(time.RFC3339)}
+	return time.Time{}, &QueryError{flag, text, "how long ago (2h, 3d) or a time such as " + now.UTC().Format(time.RFC3339) + ", or local: " + now.Format(time.DateTime)}
 }
 
 // parseSpan reads a duration; days are 24 hours.

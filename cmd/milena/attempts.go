@@ -50,7 +50,7 @@ func (p *program) attemptsVerb(cmd *cobra.Command, follow bool) *cobra.Command {
 	fs.StringVar(&f.filter.Message, "message", "", "of one event, by its message id (webhook-id), msg_…")
 	fs.StringVar(&f.filter.Subject, "subject", "", "of events with this subject")
 	fs.StringVar(&f.filter.Endpoint, "endpoint", "", "of one endpoint")
-	fs.StringVar(&f.since, "since", "", "not older: how long ago (1h, 3d) or a time (2026-11-30T12:00:00Z)")
+	fs.StringVar(&f.since, "since", "", "not older: how long ago (1h, 3d) or a time (2026-11-30T12:00:00Z, or local: 2026-11-30 12:00:00)")
 	fs.BoolVar(&f.filter.Failed, "failed", false, "only those that failed")
 	fs.IntVar(&f.limit, "limit", 100, "at most so many of the past, the newest")
 	fs.BoolVar(&f.follow, "follow", follow, "go on with what comes, until interrupted")

@@ -51,7 +51,7 @@ func filterFlags(cmd *cobra.Command, q *dlq.Query) {
 	fs.StringSliceVar(&q.Statuses, "status", nil, "whose last answer was 404, 5xx, or none (repeatable)")
 	fs.StringSliceVar(&q.ErrorClasses, "error-class", nil, "whose last attempt failed by dns, connect, timeout …, or was answered (repeatable)")
 	fs.StringArrayVar(&q.IDs, "id", nil, "with this delivery id, message id or event id (repeatable)")
-	fs.StringVar(&q.Since, "since", "", "that died at this time or later: how long ago (2h, 3d) or a time")
+	fs.StringVar(&q.Since, "since", "", "that died at this time or later: how long ago (2h, 3d) or a time, with its zone or local")
 	fs.StringVar(&q.Until, "until", "", "that died before: how long ago or a time")
 	fs.BoolVar(&q.Replayed, "replayed", false, "that were replayed before and died again")
 	fs.BoolVar(&q.NotReplayed, "not-replayed", false, "that were never replayed")

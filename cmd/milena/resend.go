@@ -43,7 +43,7 @@ for its own has not had it.`,
 	fs.StringVar(&f.past.Event, "event", "", "this event, by the producer's id or its message id")
 	fs.StringVar(&f.past.Delivery, "delivery", "", "this delivery, by its id")
 	fs.StringVar(&f.past.Endpoint, "endpoint", "", "of this endpoint")
-	fs.StringVar(&f.since, "since", "", "written at this time or later: how long ago (2h, 3d) or a time")
+	fs.StringVar(&f.since, "since", "", "written at this time or later: how long ago (2h, 3d) or a time, with its zone or local")
 	fs.StringVar(&f.until, "until", "", "written before: how long ago or a time (with --missing, default 15m)")
 	fs.BoolVar(&f.past.Missing, "missing", false, "only what was never attempted and is not on its way")
 	fs.BoolVar(&f.fromSources, "from-sources", false, "also from sources.topics, what is not in deliveries")
