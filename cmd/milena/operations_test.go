@@ -34,8 +34,8 @@ func TestWhatTheOperationsGuideShowsIsAccepted(t *testing.T) {
 			}
 		case "sh":
 			for line := range strings.Lines(block[2]) {
-				if words := strings.Fields(line); words[0] == "milena" {
-					accepts(t, words[1:])
+				if found := words(line); len(found) > 0 && found[0] == "milena" {
+					accepts(t, found[1:])
 				}
 			}
 		}
@@ -48,9 +48,6 @@ func TestWhatTheOperationsGuideShowsIsAccepted(t *testing.T) {
 			t.Errorf("there is no setting %s", name[1])
 		}
 	}
-	for _, name := range regexp.MustCompile("`milena ([a-z ]+?)(?: --?[^`]*| URL)?`").FindAllStringSubmatch(document, -1) {
-		accepts(t, strings.Fields(name[1]))
-	}
 }
 
 // accepts fails the test where the command line knows no such command or flag.
@@ -60,7 +57,45 @@ func accepts(t *testing.T, words []string) {
 	if err == nil {
 		err = cmd.ParseFlags(rest)
 	}
-	if err != nil || cmd.HasSubCommands() {
+	if err != nil || cmd.HasSubCommands() && len(words) > 1 {
 		t.Errorf("milena %s: %v", strings.Join(words, " "), err)
+	}
+}
+
+// words splits a command line as a shell does, up to a comment or another command.
+func words(line string) (all []string) {
+	for _, m := range regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`).FindAllString(line, -1) {
+		if strings.HasPrefix(m, "#") || m == "|" || m == "&&" || m == ";" || m == "…" {
+			break
+		}
+		all = append(all, strings.NewReplacer("'", "", `"`, "", ";", "").Replace(m))
+	}
+	return all
+}
+
+func TestEveryCommandLineThatADocumentNamesIsAccepted(t *testing.T) {
+	shown := regexp.MustCompile("(?m)(?:^\\s*(?:- )?|`|\\./cmd/|\\bmilena )milena ([a-z][^`\n]*)")
+	found := map[string]int{}
+	documents := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "docker-compose.yml"}
+	for _, dir := range []string{"docs", "deploy", "examples"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
+			if ext := filepath.Ext(path); ext == ".md" || ext == ".yml" || ext == ".yaml" {
+				name, _ := filepath.Rel(root, path)
+				documents = append(documents, name)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range documents {
+		for _, m := range shown.FindAllStringSubmatch(string(readRoot(t, name)), -1) {
+			found[name]++
+			t.Run(name, func(t *testing.T) { accepts(t, words(m[1])) })
+		}
+	}
+	if found["README.md"] < 20 || found["CONTRIBUTING.md"] < 1 || found["docs/operations.md"] < 40 {
+		t.Errorf("command lines: %v", found)
 	}
 }
