@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -42,7 +43,7 @@ func TestListAndGetSayWhatAnEndpointIsInNow(t *testing.T) {
 		return byID
 	}
 	says := map[string]string{"gone": "disabled since 20", "down": "breaker open, next try", "busy": "paused until 20", "well": "enabled", "off": "disabled"}
-	testkit.Eventually(t, testkit.Patience, func() string {
+	testkit.Eventually(t, time.Minute, func() string {
 		out := must(t, env, "endpoint", "list")
 		for id, state := range says {
 			if got := lines(out)[id]; !strings.Contains(got, " "+state) {
