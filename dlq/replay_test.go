@@ -469,7 +469,7 @@ func TestCancelFromAnotherShellStopsARun(t *testing.T) {
 		t.Errorf("%v after %s", err, took)
 	}
 	st, err := shell.Get(w.ctx(), id)
-	if err != nil || st.State != schemas.RunCancelled || st.Counts.Written != rep.Settled || !strings.Contains(st.Error, "ben") {
+	if err != nil || st.State != schemas.RunCancelled || st.Counts.Written != rep.Settled || !strings.Contains(st.Error, "ben: wrong filter") {
 		t.Errorf("%+v %v", st, err)
 	}
 	if err := shell.Cancel(w.ctx(), id, "ben", ""); !errors.Is(err, ErrFinished) {

@@ -285,10 +285,10 @@ func (r *runner) live(ctx context.Context) error {
 }
 
 // watches looks again and again whether somebody wishes the run to end.
-func (r *runner) watches(ctx context.Context, look func(context.Context) (who string, wished bool, err error)) {
+func (r *runner) watches(ctx context.Context, look func(context.Context) (by string, wished bool, err error)) {
 	for range ticks(ctx, watchEvery) {
-		if who, wished, err := look(ctx); err == nil && wished {
-			r.stop(fmt.Errorf("%w by %s", ErrCancelled, who))
+		if by, wished, err := look(ctx); err == nil && wished {
+			r.stop(fmt.Errorf("%w by %s", ErrCancelled, by))
 			return
 		}
 	}

@@ -172,7 +172,7 @@ func (r *Runs) reclaim(ctx context.Context, job *Job) (schemas.Run, error) {
 			return nil, err
 		}
 		run.Runner, run.State, run.Updated, run.Finished, run.Error = r.me, schemas.RunRunning, now, time.Time{}, ""
-		run.Rate, run.Auto = job.Rate, job.Auto
+		run.Rate, run.Auto, run.ResumedBy, run.ResumedAt = job.Rate, job.Auto, job.Who, now
 		changes, err := r.changes(&run, "resume", job.Who, "")
 		return append(changes, registry.Change{Key: schemas.RunControlKey(id)}), err
 	})
@@ -227,19 +227,26 @@ func (r *Runs) beat(ctx context.Context, run *schemas.Run) error {
 	})
 }
 
-// cancelled reports whether somebody wishes the run to end, and who.
-func (r *Runs) cancelled(ctx context.Context, id string) (who string, wished bool, err error) {
+// cancelled reports whether somebody wishes the run to end, and who and why.
+func (r *Runs) cancelled(ctx context.Context, id string) (by string, wished bool, err error) {
 	err = r.table.Read(ctx, func(rows registry.Rows) error {
 		run, err := getRun(rows, id)
 		if err != nil {
 			return err
 		}
 		if c := statusOf(rows, run, time.Now()).Control; c != nil && c.Cancel {
-			who, wished = c.Who, true
+			by, wished = because(c.Who, c.Why), true
 		}
 		return nil
 	})
-	return who, wished, err
+	return by, wished, err
+}
+
+func because(who, why string) string {
+	if why == "" {
+		return who
+	}
+	return who + ": " + why
 }
 
 // Cancel asks the runner to stop, which it does within two seconds. A run that is
@@ -256,7 +263,7 @@ func (r *Runs) Cancel(ctx context.Context, id, who, why string) error {
 			return nil, fmt.Errorf("%w: %s is %s", ErrFinished, id, run.State)
 		case !run.Live(now):
 			run.Runner, run.State, run.Updated, run.Finished = r.me, schemas.RunCancelled, now, now
-			run.Error = "cancelled by " + who + " after it was interrupted"
+			run.Error = schemas.CleanText("cancelled after it was interrupted, by "+because(who, why), 512)
 			return r.changes(&run, "cancel", who, why)
 		}
 		value, err := json.Marshal(schemas.RunControl{Run: id, Cancel: true, Who: who, Why: why, At: now})

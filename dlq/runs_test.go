@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,7 +144,7 @@ func TestAnInterruptedRunCanBeCancelledByWhoeverFindsIt(t *testing.T) {
 	if err := runs.Cancel(w.ctx(), "a", "ben", "not needed"); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := runs.Get(w.ctx(), "a"); err != nil || st.State != schemas.RunCancelled {
+	if st, err := runs.Get(w.ctx(), "a"); err != nil || st.State != schemas.RunCancelled || !strings.Contains(st.Error, "by ben: not needed") {
 		t.Errorf("%+v %v", st, err)
 	}
 }
@@ -291,7 +292,7 @@ func TestAWishToCancelIsHeardWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-func TestAResumedRunRecordsItsNewRate(t *testing.T) {
+func TestAResumedRunRecordsItsNewRateAndWhoResumedIt(t *testing.T) {
 	w := newWorld(t)
 	runs := w.runs()
 	run := schemas.Run{ID: "run-x", Kind: schemas.RunReplay, Rate: 5, Auto: true, Filter: []byte("{}"), Snapshot: map[int32]int64{}}
@@ -306,11 +307,11 @@ func TestAResumedRunRecordsItsNewRate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job.Rate, job.Auto = 300, false
+	job.Rate, job.Auto, job.Who = 300, false, "ben"
 	if _, err := runs.reclaim(w.ctx(), &job); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := runs.Get(w.ctx(), "run-x"); err != nil || st.Rate != 300 || st.Auto {
+	if st, err := runs.Get(w.ctx(), "run-x"); err != nil || st.Rate != 300 || st.Auto || st.ResumedBy != "ben" || st.ResumedAt.IsZero() {
 		t.Errorf("%+v %v", st, err)
 	}
 }

@@ -63,9 +63,12 @@ type Run struct {
 	// From is the lowest offset of each partition that is the run's, where its filter
 	// has a limit; nil: it has none.
 	From   map[int32]int64 `json:"from,omitempty"`
-	Counts RunCounts       `json:"counts"`
+	Counts RunCounts       `json:"counts"` // as of Updated
 	State  RunState        `json:"state"`
 	Error  string          `json:"error,omitempty"`
+
+	ResumedBy string    `json:"resumed_by,omitempty"` // who went on with it last
+	ResumedAt time.Time `json:"resumed_at,omitzero"`
 
 	Started  time.Time `json:"started"`
 	Updated  time.Time `json:"updated"`

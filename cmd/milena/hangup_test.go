@@ -3,13 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/milena-project/milena/dlq"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -33,19 +36,35 @@ func lastRun(t *testing.T, env []string) (st dlq.Status) {
 	return st
 }
 
-func TestARunWhoseTerminalIsClosedEndsCleanly(t *testing.T) {
-	fake, env := cluster(t)
-	bury(t, fake, "shop-1", strings.Split("123456789", "")...)
-	c := child(t, env, "dlq replay --all --yes --rate 1/m")
-	said := &watcher{text: "milena: run run-", seen: func() { _ = c.Process.Signal(syscall.SIGHUP) }}
-	c.Stderr = said
-	_ = c.Run()
-	st := lastRun(t, env)
-	if text := said.all.String(); c.ProcessState.ExitCode() != exitFailed || !strings.Contains(text, "the terminal was closed; milena runs resume "+st.ID) {
-		t.Errorf("exit %d, %s", c.ProcessState.ExitCode(), text)
-	}
-	if st.State != schemas.RunCancelled || st.Live {
-		t.Errorf("%+v", st)
+func TestARunThatASignalEndsSaysExactlyWhatItHasWritten(t *testing.T) {
+	for signal, want := range map[os.Signal]string{syscall.SIGHUP: "the terminal was closed", os.Interrupt: "interrupt signal received"} {
+		fake, env := cluster(t)
+		bury(t, fake, "shop-1", strings.Split(strings.Repeat("123456789", 100), "")...)
+		c := child(t, env, "dlq replay --all --yes --rate 50/s")
+		var said bytes.Buffer
+		c.Stderr = &said
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		left := func() (n int64) {
+			_, _ = fmt.Sscan(must(t, env, "dlq", "count"), &n)
+			return n
+		}
+		testkit.Eventually(t, 30*time.Second, func() string { // it is at work
+			if n := left(); n == 900 {
+				return "nothing is settled"
+			}
+			return ""
+		})
+		_ = c.Process.Signal(signal)
+		_ = c.Wait()
+		st := lastRun(t, env)
+		if text := said.String(); c.ProcessState.ExitCode() != exitFailed || !strings.Contains(text, want+"; milena runs resume "+st.ID) {
+			t.Errorf("%s: exit %d, %s", signal, c.ProcessState.ExitCode(), text)
+		}
+		if n := left(); st.State != schemas.RunCancelled || st.Counts.Written != 900-n {
+			t.Errorf("%s: %+v, %d left", signal, st, n)
+		}
 	}
 }
 

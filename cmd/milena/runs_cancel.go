@@ -16,7 +16,7 @@ func (p *program) runsCancelCommand() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{Use: "cancel RUN", Args: oneArg("RUN"), Short: "Stop a run that is at work, from any shell; runs resume goes on with a replay or a discard",
 		Example: "  milena runs cancel run-20261130-193000-abcdef --because 'wrong filter'"}
-	cmd.Flags().StringVar(&why, "because", "", "why; kept in the audit log")
+	cmd.Flags().StringVar(&why, "because", "", "why; kept with the run and in the audit log")
 	return p.runsVerb(cmd, f, func(s *session, runs *dlq.Runs, args []string) error {
 		err := s.within(cmd.Context(), func(ctx context.Context) error { return runs.Cancel(ctx, args[0], actor().Who, why) })
 		if err != nil {

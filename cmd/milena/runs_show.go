@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -73,17 +74,37 @@ func (p *program) showRun(st *dlq.Status) {
 	}
 	line("export", st.Export)
 	line("matched", fmt.Sprint(st.Counts.Matched))
-	line("written", fmt.Sprint(st.Counts.Written))
+	line("written", writtenText(st, time.Now()))
 	for _, why := range sortedKeys(st.Counts.Skipped) {
 		line("skipped", fmt.Sprintf("%d: %s", st.Counts.Skipped[why], skipText(why)))
 	}
 	line("error", st.Error)
 	line("started", clock(st.Started))
+	if st.ResumedBy != "" {
+		line("resumed", clock(st.ResumedAt)+" by "+st.ResumedBy)
+	}
 	line("updated", clock(st.Updated))
 	line("finished", timeText(st.Finished))
 	if st.Control != nil && st.State == schemas.RunRunning {
-		line("cancel", "asked for by "+st.Control.Who+" on "+clock(st.Control.At))
+		text := "asked for by " + st.Control.Who + " on " + clock(st.Control.At)
+		if st.Control.Why != "" {
+			text += ": " + st.Control.Why
+		}
+		line("cancel", text)
 	}
+}
+
+// writtenText says of a run that has not ended how old what is known of it is.
+func writtenText(st *dlq.Status, now time.Time) string {
+	text := fmt.Sprint(st.Counts.Written)
+	switch {
+	case st.State != schemas.RunRunning:
+	case st.Live:
+		text += fmt.Sprintf(", %.0f s ago", now.Sub(st.Updated).Seconds())
+	default:
+		text += fmt.Sprintf(" or more: its runner has not been heard of since; milena runs resume %s counts exactly", st.ID)
+	}
+	return text
 }
 
 func speedText(rate float64, auto bool) string {
