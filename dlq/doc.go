@@ -11,6 +11,8 @@
 //   - A run works on a snapshot: letters that died after it are not touched.
 //   - A letter is tombstoned only after what it was replayed as is acknowledged, or,
 //     when it is discarded, after the export is on disk (unless that was declined).
+//   - An import brings back what is not there, under the newest generation that the
+//     topic knows of it, so that a replay is not dropped as what was POSTed before.
 //   - Interrupted anywhere and resumed, a run loses nothing and repeats at most its
 //     own writes that were not acknowledged. Two runs that replay the same letter
 //     write the same delivery id, generation and attempt, which the owner knows as one.

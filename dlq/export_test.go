@@ -48,27 +48,6 @@ func (w *world) records() map[string]schemas.Record {
 	return out
 }
 
-func (w *world) importFile(name string) {
-	w.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer file.Close()
-	end, err := Verify(file)
-	if err != nil {
-		w.Fatal(err)
-	}
-	var last Progress
-	opts := Options{Source: file, Progress: func(p Progress) { last = p }}
-	if _, err := w.store.Execute(w.ctx(), PlanImport("anna", "", name, end), w.runs(), opts); err != nil {
-		w.Fatal(err)
-	}
-	if last.Settled != end.Letters || last.Total != end.Letters {
-		w.Errorf("an import of %d letters ends at %+v", end.Letters, last)
-	}
-}
-
 func TestDiscardExportsFirstAndImportBringsEverythingBackByteForByte(t *testing.T) {
 	for _, name := range []string{"letters.jsonl", "letters.jsonl.gz"} {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +245,7 @@ func verifyFile(t *testing.T, name string) ExportEnd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return end
+	return end.ExportEnd
 }
 
 func TestAnExportNeverTakesAnothersName(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
@@ -132,30 +134,53 @@ func (l *exportLetter) record() schemas.Record {
 	return rec
 }
 
+// Verified is an export that was read to its end and is whole.
+type Verified struct {
+	ExportEnd
+
+	lives     lives
+	endpoints map[string]struct{}
+}
+
 // Verify reads an export to its end: ErrDamaged if it is not whole or holds what is
 // no dead letter.
-func Verify(r io.Reader) (ExportEnd, error) {
-	return ReadExport(r, func(rec schemas.Record) error {
-		if _, err := schemas.ParseLetter(rec); err != nil {
+func Verify(r io.Reader) (*Verified, error) {
+	v := &Verified{endpoints: map[string]struct{}{}}
+	end, err := ReadExport(r, func(rec schemas.Record) error {
+		l, err := schemas.ParseLetter(rec)
+		if err != nil {
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
+		v.lives.add(&l)
+		v.endpoints[l.EndpointID] = struct{}{}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	v.ExportEnd = end
+	v.lives.sort()
+	return v, nil
 }
 
 // PlanImport is the plan of an import, whose source was verified.
-func PlanImport(who, why, name string, end ExportEnd) *Plan {
+func PlanImport(who, why, name string, source *Verified) *Plan {
 	return &Plan{Job: Job{Kind: schemas.RunImport, Who: who, Why: why, Export: name},
-		Selection: &Selection{Count: end.Letters}, Write: end.Letters}
+		Selection: &Selection{Count: source.Letters}, Write: source.Letters, source: source}
 }
 
-// imports writes the letters of an export as they were, each into the partition of
-// its endpoint. The keys are the same, so to do it again does no harm, but to what was
-// settled meanwhile: that is open again.
+// imports writes the letters of an export, each into the partition of its endpoint, but
+// for those that are there already. So to do it again, or to the end after a crash, does
+// no harm. What the topic knows is read while the run is live: no discard begins, so
+// until its end only a replay settles a letter, and has written its next life before.
 func (r *runner) imports(ctx context.Context) error {
 	n, err := r.store.reader.Partitions(ctx, r.store.topic)
 	if err != nil {
 		return explain(err, r.store.topic, "Write")
+	}
+	source := r.plan.source
+	if err := r.store.lookUp(ctx, &source.lives, slices.Collect(maps.Keys(source.endpoints))); err != nil {
+		return explain(err, r.store.topic, "Read")
 	}
 	if _, err := r.opts.Source.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -164,6 +189,19 @@ func (r *runner) imports(ctx context.Context) error {
 		l, err := schemas.ParseLetter(rec)
 		if err != nil {
 			return err
+		}
+		known := source.lives.find(hashOfString(l.ID()))
+		if known == nil {
+			return fmt.Errorf("%w: it is not what it was when it was checked", ErrDamaged)
+		}
+		generation, there := known.generation(l.Generation)
+		if there {
+			r.skip(SkipThere)
+			return nil
+		}
+		if generation != l.Generation {
+			l.Generation = generation
+			rec = l.Record()
 		}
 		key := []byte(l.EndpointID) // none: where its owner would write it too
 		return r.put(ctx, kafka.Message{Topic: r.store.topic, Partition: kafka.Partition(key, n), Key: rec.Key, Value: rec.Value, Headers: rec.Headers})

@@ -83,7 +83,7 @@ func revive(e *Entry, run, toEndpoint string, now time.Time) schemas.Delivery {
 	return d
 }
 
-// Why a letter is not replayed; keys of RunCounts.Skipped.
+// Why a letter is not written; keys of RunCounts.Skipped.
 const (
 	SkipOmitted  = "payload_omitted" // the broker refused the letter with its payload
 	SkipNull     = "payload_null"    // the record's value was null: there is nothing to send
@@ -97,6 +97,7 @@ const (
 	SkipGone     = "gone_meanwhile"       // the topic has it no longer
 	SkipPayload  = "payload_unknown"      // a mark of a newer Milena says where the payload is
 	SkipLives    = "too_many_lives"       // it cannot be counted how often it has died
+	SkipThere    = "already_there"        // import: the letter, or that of a later life, is open
 )
 
 // unsendable says why a letter cannot be replayed whatever its endpoint's state is.

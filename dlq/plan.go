@@ -41,6 +41,8 @@ type Plan struct {
 	States map[string]*EndpointState // replay: of the endpoints that get something
 	Skip   map[string]int64          // why, how many: selected, but not to be written
 	Write  int64                     // how many are to be written
+
+	source *Verified // import: what is in the file
 }
 
 // TargetError says that --to-endpoint names an endpoint that can get nothing.

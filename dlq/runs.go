@@ -179,23 +179,27 @@ func (r *Runs) reclaim(ctx context.Context, job *Job) (schemas.Run, error) {
 	return run, err
 }
 
-// busy looks for a live run that has an endpoint in common. An import only adds, but
-// what it adds beside a discard of the same letters would be discarded again.
+// busy looks for a live run that would disturb this one.
 func busy(rows registry.Rows, run *schemas.Run, force bool) error {
 	if force {
 		return nil
 	}
 	now := time.Now()
 	for row := range rows.All() {
-		other, ok := decodeRun(row)
-		switch {
-		case !ok, other.ID == run.ID, !other.Live(now), other.Kind == schemas.RunImport:
-		case run.Kind == schemas.RunImport && other.Kind != schemas.RunDiscard:
-		case overlap(other.Endpoints, run.Endpoints):
+		if other, ok := decodeRun(row); ok && other.ID != run.ID && other.Live(now) && disturb(&other, run) {
 			return &BusyError{Run: other}
 		}
 	}
 	return nil
+}
+
+// disturb reports whether two runs must not be at work at once. An import only adds; but a
+// discard of the same letters would take out again what it adds, and the import brings a
+// letter back under the generation that was the newest when it began.
+func disturb(a, b *schemas.Run) bool {
+	imports := a.Kind == schemas.RunImport || b.Kind == schemas.RunImport
+	discards := a.Kind == schemas.RunDiscard || b.Kind == schemas.RunDiscard
+	return (!imports || discards) && overlap(a.Endpoints, b.Endpoints)
 }
 
 // overlap: no endpoints means all of them.

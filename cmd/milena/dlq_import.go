@@ -18,8 +18,9 @@ func (p *program) dlqImportCommand() *cobra.Command {
 		Short: "Put exported dead letters back, byte for byte",
 		Long: `Put exported dead letters back, byte for byte. FILE is what milena dlq export or discard wrote, compressed
 or not, or - for standard input. It is read to its end and its checksum compared before anything is
-written. To import it again does no harm unless letters of it were replayed or discarded in between: those
-are open again then.`,
+written. A letter that is there already, or of which a later life is, stays as it is. Any other is open
+again then, also if it was replayed or discarded since: as the newest of its lives that the topic knows, so
+that a replay sends it however old the file is.`,
 		Example: "  milena dlq import shop-42.jsonl.gz --because 'discarded by mistake'"}
 	cmd.Flags().StringVar(&why, "because", "", "why; kept with the run and in the audit log")
 	cmd.Flags().BoolVar(&check, "dry-run", false, "only look whether the file is whole")

@@ -130,6 +130,7 @@ func skipText(why string) string {
 		dlq.SkipGone:     "the topic has them no longer: their retention ended, or someone settled them",
 		dlq.SkipPayload:  "where their payload is, only a newer version of milena knows",
 		dlq.SkipLives:    "they have died too often to be told apart",
+		dlq.SkipThere:    "they are there already, or a later life of them is",
 	}[why]
 	if text == "" {
 		return safe(why)

@@ -110,7 +110,8 @@ func DesiredTopics(c TopicsConfig) []TopicSpec {
 	size := c.size(c.Sizes.Ours())
 	specs = append(specs,
 		c.topic(n.DLQ(), "dead letters", CountSame, policy("compact,delete"), c.keep(30*day, "dead letters would be deleted earlier"),
-			Setting{Key: "segment.ms", Value: ms(day), Rule: RuleAtMost, Advice: true, Why: "replayed letters would be compacted away late"}, c.unbounded(), size),
+			Setting{Key: "segment.ms", Value: ms(day), Rule: RuleAtMost, Advice: true, Why: "replayed letters would be compacted away late"},
+			Setting{Key: "delete.retention.ms", Value: ms(day), Rule: RuleAtLeast, Advice: true, Why: "an import could not tell which lives a letter has had"}, c.unbounded(), size),
 		c.topic(n.Attempts(), "the delivery log", CountSame, policy("delete"), c.keep(7*day, "the delivery log would be shorter"), size),
 		c.topic(n.Endpoints(), "the registry", CountOne, policy("compact"), size),
 		c.topic(n.Health(), "endpoints in trouble, and claims of owners", CountSame, policy("compact"),

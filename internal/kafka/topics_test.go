@@ -88,7 +88,7 @@ func TestApplyMakesEverythingOnceAndTheCheckPasses(t *testing.T) {
 	for _, cfg := range rs[0].Configs {
 		have[cfg.Key] = cfg.MaybeValue()
 	}
-	for k, want := range map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "2592000000", "segment.ms": "86400000",
+	for k, want := range map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "2592000000", "segment.ms": "86400000", "delete.retention.ms": "86400000",
 		"max.message.bytes": "1114112", "message.timestamp.type": "LogAppendTime"} {
 		if have[k] != want {
 			t.Errorf("dlq %s = %s, want %s", k, have[k], want)
