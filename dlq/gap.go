@@ -10,15 +10,19 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// Gap says, for one endpoint, what became of the deliveries of a window.
+// Gap says, for one endpoint, what became of the deliveries of a window: of each what its
+// newest life came to, the first one, a replay or a resend. The others add up to Deliveries.
 type Gap struct {
 	Deliveries int64 `json:"deliveries"`
 	Delivered  int64 `json:"delivered"`
-	Dead       int64 `json:"dead"`     // its last attempt was; milena dlq replay is the way
-	Retrying   int64 `json:"retrying"` // it failed and has a next try
-	Held       int64 `json:"held"`     // no attempt, but on its way: not read yet, in a tier, resent, or its endpoint has work on hold
-	Missing    int64 `json:"missing"`  // no attempt, and nothing known that would lead to one
-	Unknown    int64 `json:"unknown"`  // no attempt, but the delivery log does not go back so far
+	Dead       int64 `json:"dead"`      // a letter that milena dlq replay finds
+	Discarded  int64 `json:"discarded"` // dead, and somebody wanted it so
+	Elsewhere  int64 `json:"elsewhere"` // dead, and replayed to another endpoint: its own has not had it
+	Gone       int64 `json:"gone"`      // dead, and the topic has its letter no longer: retention; milena resend --delivery may find it
+	Retrying   int64 `json:"retrying"`  // it failed and has a next try
+	Held       int64 `json:"held"`      // no attempt, but on its way: not read yet, in a tier, resent, or its endpoint has work on hold
+	Missing    int64 `json:"missing"`   // no attempt, and nothing known that would lead to one
+	Unknown    int64 `json:"unknown"`   // no attempt, but the delivery log does not go back so far
 }
 
 // readTraces looks where the deliveries of a window may be, and what became of them. Each
@@ -40,7 +44,10 @@ func (r *resending) readTraces(ctx context.Context, from []int64) error {
 	if err := r.readComing(ctx, from); err != nil {
 		return err
 	}
-	return r.readHistory(ctx)
+	if err := r.readHistory(ctx); err != nil {
+		return err
+	}
+	return r.readDeaths(ctx)
 }
 
 // missing puts a delivery into the gap report; the lock is held. open says that its
@@ -52,22 +59,23 @@ func (r *resending) missing(d *schemas.Delivery, rec *schemas.Record, open bool)
 		r.gaps[d.EndpointID] = gap
 	}
 	gap.Deliveries++
-	switch r.history.of(hashOfString(d.ID())) & resultOutcome {
-	case resultDelivered:
+	h := hashOfString(d.ID())
+	outcome := r.history.of(h) & resultOutcome
+	switch {
+	case outcome == resultDelivered:
 		gap.Delivered++
-	case resultDead:
-		gap.Dead++
-	case resultRetrying:
+	case outcome == resultRetrying:
 		gap.Retrying++
+	case r.died(gap, d):
+	case outcome == resultDead && (open || r.coming.has(h)): // its letter is being written
+		gap.Dead++
+	case outcome == resultDead:
+		gap.Gone++
+	case open || r.held[d.EndpointID] || r.coming.has(h) || d.NotBefore.After(time.Now()):
+		gap.Held++
+	case rec.Timestamp.Before(r.goesBackTo(d, rec)):
+		gap.Unknown++
 	default:
-		if open || r.held[d.EndpointID] || r.coming.has(hashOfString(d.ID())) || d.NotBefore.After(time.Now()) {
-			gap.Held++
-			return false
-		}
-		if rec.Timestamp.Before(r.goesBackTo(d, rec)) {
-			gap.Unknown++
-			return false
-		}
 		gap.Missing++
 		return true
 	}
@@ -156,6 +164,7 @@ func (r *resending) readComing(ctx context.Context, from []int64) error {
 			r.coming.add(hashOfString(of))
 			r.mu.Unlock()
 		}
+		r.begins(rec)
 		if header(rec.Headers, schemas.HeaderForwards) != "" && rec.Partition != kafka.Partition(rec.Key, int32(len(ends))) {
 			r.moves(rec)
 		}

@@ -52,13 +52,24 @@ func (r *results) of(h uint64) result {
 // that was delivered once is; else the last attempt counts, and of two partitions, because
 // their number was raised meanwhile, that of the endpoint's of now.
 func (r *results) note(h uint64, came result) {
+	if was := r.of(h); was&resultOutcome == resultDelivered || came&resultOutcome != resultDelivered && was&resultHome > came&resultHome {
+		return
+	}
+	r.set(h, came)
+}
+
+// last takes in what is no attempt: the last counts, and of two partitions that of the
+// endpoint's of now.
+func (r *results) last(h uint64, came result) {
+	if r.of(h)&resultHome <= came&resultHome {
+		r.set(h, came)
+	}
+}
+
+func (r *results) set(h uint64, came result) {
 	t := &r.tables[h>>56]
 	t.room(hashBits)
 	slot := t.find(h, hashBits)
-	was := result(*slot) & resultBits
-	if was&resultOutcome == resultDelivered || came&resultOutcome != resultDelivered && was&resultHome > came&resultHome {
-		return
-	}
 	if *slot == 0 {
 		t.used++
 	}
@@ -94,9 +105,9 @@ func (r *resending) readHistory(ctx context.Context) error {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.history.note(hashOfString(a.DeliveryID), came)
+		r.attempted(a.DeliveryID, &a, came)
 		if resends(a.ResendOf, a.EndpointID) { // one that was delivered has delivered its event
-			r.history.note(hashOfString(a.ResendOf), came)
+			r.attempted(a.ResendOf, &a, came)
 		}
 		return nil
 	})

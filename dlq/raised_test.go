@@ -156,6 +156,9 @@ func (w *world) forwarded(d schemas.Delivery, partition int32) {
 }
 
 func (w *world) attemptedIn(partition int32, d *schemas.Delivery, outcome schemas.Outcome) {
+	if outcome == schemas.OutcomeDead {
+		w.die(*d, schemas.ReasonExhausted, time.Now())
+	}
 	a := schemas.Attempt{DeliveryID: d.ID(), EndpointID: d.EndpointID, Outcome: outcome, Number: 1}
 	w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: partition, Key: []byte(d.EndpointID), Value: schemas.AppendAttempt(nil, &a)}, nil)
 }

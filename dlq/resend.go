@@ -50,7 +50,7 @@ func (s *Store) selectPast(ctx context.Context, past Past) (*resending, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &resending{store: s, past: past, gaps: map[string]*Gap{}}
+	r := &resending{store: s, past: past, gaps: map[string]*Gap{}, lives: map[uint64]newest{}}
 	if r.starts, err = s.reader.Starts(ctx, topic); err != nil {
 		return nil, explain(err, topic, "Read")
 	}
@@ -111,22 +111,26 @@ func (s *Store) window(ctx context.Context, topic string, past Past, ends []int6
 }
 
 // resending is a selection that is being made. It takes 9 to 12 bytes for each delivery
-// of the window that was attempted or is selected, and twice that where it was sent again.
+// of the window that was attempted, has died or is selected, each, and about 56 more where it was
+// replayed or sent again.
 type resending struct {
 	store  *Store
 	past   Past
 	held   map[string]bool        // endpoints that have work on hold
 	unread map[int32]kafka.Commit // what the dispatcher has committed: from there on it has yet to come
 
-	mu      sync.Mutex
-	starts  []int64 // of deliveries, by partition
-	history results
-	back    []time.Time // by partition of attempts: how far they go back; zero: nothing has gone
-	coming  seen        // hashes of the ids of deliveries that were sent again, or have a record that nobody has read yet
-	moved   seen        // those that were forwarded to what is another endpoint's partition now
-	known   seen        // hashes of the ids of what sources became in deliveries
-	gaps    map[string]*Gap
-	sel     Selection
+	mu        sync.Mutex
+	starts    []int64 // of deliveries, by partition
+	history   results
+	deaths    results           // by hash of letters' keys
+	lives     map[uint64]newest // by hash of delivery id, of those that were replayed or sent again: the newest
+	back      []time.Time       // by partition of attempts: how far they go back; zero: nothing has gone
+	coming    seen              // hashes of the ids of deliveries that were sent again, or have a record that nobody has read yet
+	elsewhere seen              // hashes of the keys of letters that were replayed to another endpoint
+	moved     seen              // those that were forwarded to what is another endpoint's partition now
+	known     seen              // hashes of the ids of what sources became in deliveries
+	gaps      map[string]*Gap
+	sel       Selection
 }
 
 // parallel reads several partitions at the same time: of one endpoint those in which it

@@ -33,8 +33,25 @@ func (w *world) publish(endpoint, event string, headers ...schemas.Header) strin
 	return ""
 }
 
+// attempted writes what a dispatcher does when a first life has come to something.
 func (w *world) attempted(id, endpoint string, outcome schemas.Outcome) {
-	a := schemas.Attempt{DeliveryID: id, EndpointID: endpoint, Outcome: outcome, Number: 1}
+	w.attemptedAgain(id, endpoint, 0, outcome)
+}
+
+func (w *world) attemptedAgain(id, endpoint string, generation int, outcome schemas.Outcome) {
+	if outcome == schemas.OutcomeDead {
+		origin, _, err := schemas.ParseDeliveryID(id)
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.die(schemas.Delivery{EndpointID: endpoint, Origin: origin, Generation: generation, Attempt: 1, Payload: []byte("x"),
+			Event: schemas.Event{ID: "e", Source: "/test", Type: "a.b", SpecVersion: "1.0"}}, schemas.ReasonExhausted, time.Now())
+	}
+	w.logged(id, endpoint, generation, outcome)
+}
+
+func (w *world) logged(id, endpoint string, generation int, outcome schemas.Outcome) {
+	a := schemas.Attempt{DeliveryID: id, EndpointID: endpoint, Generation: generation, Outcome: outcome, Number: 1}
 	w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: partitionOf(endpoint), Key: []byte(endpoint), Value: schemas.AppendAttempt(nil, &a)}, nil)
 }
 

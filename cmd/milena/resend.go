@@ -32,9 +32,18 @@ delivery, or all of an endpoint in a window. Each becomes a new delivery with th
 --from-sources looks into sources.topics too: for what deliveries has no longer, or never had because its
 endpoint came later; who gets it is decided by today's subscriptions. --missing sends only what was never
 attempted and is not on its way, after a report of what became of every delivery of the window: a
-reconciliation. What is older than the delivery log (7 days, by default) is reported as unknown and not
-sent. What is dead is brought back by milena dlq replay; dead is also what was replayed to another endpoint,
-for its own has not had it.`,
+reconciliation. Of what was replayed or sent again the newest counts. The columns, which add up to DELIVERIES:
+  DELIVERED  once at least; there is nothing to do
+  DEAD       milena dlq replay brings it back
+  DISCARDED  dead, and somebody wanted it so; milena resend --delivery ID if it is wanted after all
+  ELSEWHERE  dead, and replayed to another endpoint; its own gets it by milena resend --delivery ID
+  GONE       dead, and retention has taken its letter; milena resend --delivery ID (milena attempts has the ids)
+  RETRYING   it failed and has a next try; milena attempts shows when
+  HELD       not attempted and on its way: not read yet, scheduled, just sent again, or its endpoint has work
+             on hold; milena endpoint explain ID says until when
+  MISSING    never attempted, and nothing would lead to it: this is sent
+  UNKNOWN    older than the delivery log (7 days, by default), so it may have been delivered: it is not sent;
+             milena resend --endpoint ID --all sends all of a window`,
 		Example: `  milena resend --event evt_1042
   milena resend --endpoint shop-42 --since 2026-11-30T08:00:00Z --until 2026-11-30T09:00:00Z --all
   milena resend --endpoint shop-42 --since 24h --missing --dry-run
@@ -146,7 +155,7 @@ func (r *dlqRun) writeGaps(gaps map[string]*dlq.Gap, asJSON bool) error {
 	}
 	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
 	if !asJSON {
-		fmt.Fprintln(w, "ENDPOINT\tDELIVERIES\tDELIVERED\tDEAD\tRETRYING\tHELD\tMISSING\tUNKNOWN")
+		fmt.Fprintln(w, "ENDPOINT\tDELIVERIES\tDELIVERED\tDEAD\tDISCARDED\tELSEWHERE\tGONE\tRETRYING\tHELD\tMISSING\tUNKNOWN")
 	}
 	for _, id := range sortedKeys(gaps) {
 		g := gaps[id]
@@ -160,7 +169,8 @@ func (r *dlqRun) writeGaps(gaps map[string]*dlq.Gap, asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", dash(id), g.Deliveries, g.Delivered, g.Dead, g.Retrying, g.Held, g.Missing, g.Unknown)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", dash(id), g.Deliveries, g.Delivered,
+			g.Dead, g.Discarded, g.Elsewhere, g.Gone, g.Retrying, g.Held, g.Missing, g.Unknown)
 	}
 	return w.Flush()
 }
