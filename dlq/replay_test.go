@@ -207,7 +207,7 @@ func TestTwoRunsAtOnceDeliverTheUnion(t *testing.T) {
 	})
 	<-started
 	var busy *BusyError
-	if _, err := other.Execute(w.ctx(), b, w.runs(), Options{}); !errors.As(err, &busy) || !strings.Contains(err.Error(), "--force") {
+	if _, err := other.Execute(w.ctx(), b, w.runs(), Options{}); !errors.As(err, &busy) || !strings.Contains(err.Error(), "at work on the same endpoints; wait for it") {
 		t.Errorf("the second run was not refused: %v", err)
 	}
 	b.Job.Force = true

@@ -26,11 +26,30 @@ var (
 )
 
 // BusyError says that another run is live on some of the same endpoints.
-type BusyError struct{ Run schemas.Run }
+type BusyError struct {
+	Run       schemas.Run
+	Kind      schemas.RunKind // that was asked for
+	Endpoints []string        // empty: all
+}
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("run %s (%s by %s) is at work on the same endpoints; wait for it, cancel it (milena runs cancel %s), or use --force",
-		e.Run.ID, e.Run.Kind, e.Run.Who, e.Run.ID)
+	run := fmt.Sprintf("run %s (%s by %s) is at work on ", e.Run.ID, e.Run.Kind, e.Run.Who)
+	ways := fmt.Sprintf("wait for it, cancel it (milena runs cancel %s), or use --force", e.Run.ID)
+	switch {
+	case len(e.Run.Endpoints) == 0:
+		return run + "all endpoints; " + ways
+	case len(e.Endpoints) == 0 && e.Kind != schemas.RunImport:
+		return run + endpointsText(e.Run.Endpoints) + ", and a run without --endpoint claims all endpoints; name those that are meant by --endpoint, " + ways
+	}
+	return run + "the same endpoints; " + ways
+}
+
+func endpointsText(ids []string) string {
+	const most = 3
+	if len(ids) > most {
+		return fmt.Sprintf("%s and %d endpoints more", strings.Join(ids[:most], ", "), len(ids)-most)
+	}
+	return strings.Join(ids, ", ")
 }
 
 // Runs is the table of runs. Every change goes by compare-and-swap and leaves an
@@ -161,12 +180,8 @@ func (r *Runs) reclaim(ctx context.Context, job *Job) (schemas.Run, error) {
 			return nil, err
 		}
 		now := timeNow()
-		switch {
-		case run.Live(now):
-			age := now.Sub(run.Updated).Round(time.Second)
-			return nil, fmt.Errorf("%w: %s, updated by %s %s ago; if that process is gone, it can be resumed in %s", ErrLive, id, run.Runner, age, schemas.RunStale-age)
-		case run.State == schemas.RunDone:
-			return nil, fmt.Errorf("%w: %s", ErrFinished, id)
+		if err := MayResume(&run, now); err != nil {
+			return nil, err
 		}
 		if err := busy(rows, &run, job.Force); err != nil {
 			return nil, err
@@ -179,6 +194,19 @@ func (r *Runs) reclaim(ctx context.Context, job *Job) (schemas.Run, error) {
 	return run, err
 }
 
+// MayResume is ErrLive or ErrFinished if a run cannot be resumed now.
+func MayResume(run *schemas.Run, now time.Time) error {
+	switch {
+	case run.Live(now):
+		age := now.Sub(run.Updated)
+		left := (schemas.RunStale - age + time.Second - 1).Truncate(time.Second) // it shall be true then
+		return fmt.Errorf("%w: %s, updated by %s %s ago; if that process is gone, it can be resumed in %s", ErrLive, run.ID, run.Runner, age.Truncate(time.Second), left)
+	case run.State == schemas.RunDone:
+		return fmt.Errorf("%w: %s", ErrFinished, run.ID)
+	}
+	return nil
+}
+
 // busy looks for a live run that would disturb this one.
 func busy(rows registry.Rows, run *schemas.Run, force bool) error {
 	if force {
@@ -187,7 +215,7 @@ func busy(rows registry.Rows, run *schemas.Run, force bool) error {
 	now := time.Now()
 	for row := range rows.All() {
 		if other, ok := decodeRun(row); ok && other.ID != run.ID && other.Live(now) && disturb(&other, run) {
-			return &BusyError{Run: other}
+			return &BusyError{Run: other, Kind: run.Kind, Endpoints: run.Endpoints}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -313,5 +314,36 @@ func TestAResumedRunRecordsItsNewRateAndWhoResumedIt(t *testing.T) {
 	}
 	if st, err := runs.Get(w.ctx(), "run-x"); err != nil || st.Rate != 300 || st.Auto || st.ResumedBy != "ben" || st.ResumedAt.IsZero() {
 		t.Errorf("%+v %v", st, err)
+	}
+}
+
+// --force is not the way on for who did not mean all endpoints.
+func TestARefusalSaysWhichEndpointsAreClaimed(t *testing.T) {
+	one, many := []string{"ep_1"}, []string{"ep_1", "ep_2", "ep_3", "ep_4", "ep_5"}
+	for _, c := range []struct {
+		theirs, mine []string
+		want         string
+	}{
+		{one, one, "at work on the same endpoints; wait"},
+		{one, nil, "at work on ep_1, and a run without --endpoint claims all endpoints; name those that are meant by --endpoint, wait"},
+		{many, nil, "at work on ep_1, ep_2, ep_3 and 2 endpoints more, and a run"},
+		{nil, one, "at work on all endpoints; wait"},
+	} {
+		if err := (&BusyError{Run: schemas.Run{Endpoints: c.theirs}, Endpoints: c.mine}); !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, want %s", err, c.want)
+		}
+	}
+}
+
+func TestARunCanBeResumedWhenItWasSaidThatItCould(t *testing.T) {
+	now := time.Now()
+	for _, age := range []time.Duration{0, 1400 * time.Millisecond, 29600 * time.Millisecond} {
+		run := schemas.Run{ID: "run-x", State: schemas.RunRunning, Updated: now.Add(-age)}
+		err := MayResume(&run, now)
+		_, text, _ := strings.Cut(fmt.Sprint(err), "it can be resumed in ")
+		wait, perr := time.ParseDuration(text)
+		if !errors.Is(err, ErrLive) || perr != nil || MayResume(&run, now.Add(wait)) != nil || wait > schemas.RunStale {
+			t.Errorf("after %s: %v", age, err)
+		}
 	}
 }

@@ -181,7 +181,11 @@ func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, 
 	runs := dlq.OpenRuns(r.session.kafka, "cli")
 	defer runs.Close()
 	var bar *progress // from when the run is ours
+	started := opts.Started
 	opts.Started = func(run schemas.Run) {
+		if started != nil {
+			started(run)
+		}
 		bar = newProgress(r.err, plan.Write, isTTY(r.err))
 		bar.say("run " + run.ID)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,8 +57,8 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		case rate != "":
 			job.Rate, job.Auto = asked.Rate, asked.Auto
 		}
-		if st.State == schemas.RunDone { // before all of it is planned again
-			return finished(&st)
+		if err := dlq.MayResume(&st.Run, time.Now()); err != nil { // before all of it is planned again
+			return finished(&st, err)
 		}
 		wait := r.watch()
 		plan, err := r.store.Plan(cmd.Context(), job)
@@ -65,17 +66,17 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r.notef("%s to go on with", counted(plan.Write, "letter"))
+		opts.Started = func(schemas.Run) { r.notef("%s to go on with", counted(plan.Write, "letter")) }
 		return r.execute(cmd.Context(), plan, opts, f.json)
 	})
 }
 
-// finished says of a run that cannot be resumed how to see what came of it.
-func finished(st *dlq.Status) error {
-	if st.Kind == schemas.RunReplay {
-		return fmt.Errorf("%w: %s; milena runs show %s --wait tells what became of its deliveries", dlq.ErrFinished, st.ID, st.ID)
+// finished says of a replay that cannot be resumed, for it is done, how to see what came of it.
+func finished(st *dlq.Status, err error) error {
+	if st.Kind == schemas.RunReplay && errors.Is(err, dlq.ErrFinished) {
+		return fmt.Errorf("%w; milena runs show %s --wait tells what became of its deliveries", err, st.ID)
 	}
-	return fmt.Errorf("%w: %s", dlq.ErrFinished, st.ID)
+	return err
 }
 
 // recorded is a run as its record says.

@@ -31,3 +31,15 @@ func TestARunShowsWhoResumedItAndWhyItShallBeCancelled(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+func TestARunThatIsLiveIsNotPlannedAgain(t *testing.T) {
+	fake, env := cluster(t)
+	bury(t, fake, "shop-1", "1")
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunRunning, Snapshot: map[int32]int64{}})
+	if res := run(t, "", env, "runs", "resume", "run-x"); res.code != exitFailed || !strings.Contains(res.err, "the run is live: run-x") || strings.Contains(res.err, "to go on with") {
+		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "dlq", "replay", "--all", "--yes"); res.code != exitFailed || !strings.Contains(res.err, "is at work on all endpoints") {
+		t.Errorf("%+v", res)
+	}
+}
