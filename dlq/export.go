@@ -35,7 +35,10 @@ const (
 	lineEnd    = "end"
 )
 
-const exportVersion = 1
+const (
+	exportVersion = 2
+	oldestVersion = 1 // whose sum did not cover its last line
+)
 
 type exportHead struct {
 	Line    string    `json:"line"`
@@ -70,12 +73,23 @@ type exportHeader struct {
 }
 
 // ExportEnd is the last line of an export. Without it, or with another sum, the
-// export is damaged.
+// export is damaged. The sum is of all lines before and of this one as it is without it.
 type ExportEnd struct {
 	Line     string `json:"line"`
 	Letters  int64  `json:"letters"`
 	Complete bool   `json:"complete"` // false: it was ended early
-	SHA256   string `json:"sha256"`   // of all lines before, in hex
+	SHA256   string `json:"sha256"`   // in hex
+}
+
+// sumWith adds the line itself to the sum of all lines before.
+func (e ExportEnd) sumWith(before hash.Hash) string {
+	e.SHA256 = ""
+	line, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // words and numbers
+	}
+	before.Write(line)
+	return hex.EncodeToString(before.Sum(nil))
 }
 
 // Select reads which letters a filter selects now, for Export.
@@ -109,7 +123,8 @@ func (s *Store) Export(ctx context.Context, w io.Writer, sel *Selection, f Filte
 	if err != nil && ctx.Err() == nil {
 		return ExportEnd{}, err
 	}
-	end := ExportEnd{Line: lineEnd, Letters: x.n, Complete: err == nil, SHA256: hex.EncodeToString(x.sum.Sum(nil))}
+	end := ExportEnd{Line: lineEnd, Letters: x.n, Complete: err == nil}
+	end.SHA256 = end.sumWith(x.sum)
 	return end, errors.Join(err, x.enc.Encode(end), buf.Flush())
 }
 

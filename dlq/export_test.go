@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -99,16 +101,18 @@ func TestADamagedExportIsRefused(t *testing.T) {
 	text := whole.Bytes()
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	cases := map[string][]byte{
-		"cut":                  text[:len(text)/2],
-		"without its end":      bytes.Join(lines[:len(lines)-2], nil),
-		"a byte changed":       bytes.Replace(slices.Clone(text), []byte("exhausted"), []byte("exhausteD"), 1),
-		"a line left out":      bytes.Join(append(slices.Clone(lines[:2]), lines[3:]...), nil),
-		"a line twice":         bytes.Join(append(slices.Clone(lines[:2]), lines[1:]...), nil),
-		"something behind":     append(slices.Clone(text), "{}\n"...),
-		"empty":                {},
-		"no export":            []byte("hello\n"),
-		"gzip that is cut":     gzipped(t, text)[:100],
-		"gzip of a cut export": gzipped(t, text[:len(text)-10]),
+		"cut":                    text[:len(text)/2],
+		"without its end":        bytes.Join(lines[:len(lines)-2], nil),
+		"a byte changed":         bytes.Replace(slices.Clone(text), []byte("exhausted"), []byte("exhausteD"), 1),
+		"a line left out":        bytes.Join(append(slices.Clone(lines[:2]), lines[3:]...), nil),
+		"a line twice":           bytes.Join(append(slices.Clone(lines[:2]), lines[1:]...), nil),
+		"said to be ended early": bytes.Replace(slices.Clone(text), []byte(`"complete":true`), []byte(`"complete":false`), 1),
+		"of a later version":     bytes.Replace(slices.Clone(text), []byte(`"version":2`), []byte(`"version":3`), 1),
+		"something behind":       append(slices.Clone(text), "{}\n"...),
+		"empty":                  {},
+		"no export":              []byte("hello\n"),
+		"gzip that is cut":       gzipped(t, text)[:100],
+		"gzip of a cut export":   gzipped(t, text[:len(text)-10]),
 	}
 	for name, bad := range cases {
 		if _, err := Verify(bytes.NewReader(bad)); !errors.Is(err, ErrDamaged) {
@@ -117,6 +121,16 @@ func TestADamagedExportIsRefused(t *testing.T) {
 	}
 	if _, err := Verify(bytes.NewReader(gzipped(t, text))); err != nil {
 		t.Error(err)
+	}
+}
+
+// Its sum was of the lines before the last one.
+func TestAnExportOfTheFirstVersionIsReadStill(t *testing.T) {
+	lines := `{"line":"export","version":1,"topic":"webhooks.dlq","at":"2026-11-30T12:00:00Z","filter":{}}` + "\n"
+	sum := sha256.Sum256([]byte(lines))
+	end, err := Verify(strings.NewReader(fmt.Sprintf(`%s{"line":"end","letters":0,"complete":true,"sha256":"%x"}`+"\n", lines, sum)))
+	if err != nil || !end.Complete {
+		t.Errorf("%+v %v", end, err)
 	}
 }
 

@@ -50,7 +50,11 @@ func ReadExport(r io.Reader, fn func(schemas.Record) error) (ExportEnd, error) {
 			sum.Write(line)
 			continue
 		}
-		switch have := hex.EncodeToString(sum.Sum(nil)); {
+		have := hex.EncodeToString(sum.Sum(nil))
+		if x.version > oldestVersion {
+			have = end.sumWith(sum)
+		}
+		switch {
 		case have != end.SHA256:
 			return *end, fmt.Errorf("%w: its sum is %s, its last line says %s", ErrDamaged, have, end.SHA256)
 		case end.Letters != x.letters:
@@ -65,6 +69,7 @@ func ReadExport(r io.Reader, fn func(schemas.Record) error) (ExportEnd, error) {
 
 type importer struct {
 	letters int64
+	version int
 }
 
 func readLine(in *bufio.Reader) ([]byte, error) {
@@ -95,10 +100,11 @@ func (x *importer) line(n int, line []byte, fn func(schemas.Record) error) (*Exp
 		return nil, damaged(errors.New("this is not a file that milena dlq export wrote"))
 	case err != nil:
 		return nil, damaged(err)
-	case n == 1 && kind.Line == lineHead && kind.Version == exportVersion:
+	case n == 1 && kind.Line == lineHead && kind.Version >= oldestVersion && kind.Version <= exportVersion:
+		x.version = kind.Version
 		return nil, nil
 	case n == 1:
-		return nil, damaged(fmt.Errorf("no export of version %d", exportVersion))
+		return nil, damaged(fmt.Errorf("no export of version %d to %d", oldestVersion, exportVersion))
 	case kind.Line == lineLetter:
 		var l exportLetter
 		if err := json.Unmarshal(line, &l); err != nil {
