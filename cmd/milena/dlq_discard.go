@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,9 +38,6 @@ brings them back; on a terminal without --export-to, to a new file in this direc
 			export = "dlq-discarded-" + time.Now().UTC().Format("20060102-150405") + ".jsonl.gz"
 		}
 		f.job.Export = export
-		if _, err := os.Lstat(export); err == nil && export != dlq.Stdout {
-			return usage("--export-to: %s is there already, and is not written over", export)
-		}
-		return nil
+		return vacant("export-to", export)
 	})
 }

@@ -11,7 +11,9 @@ import (
 func (p *program) dlqListCommand() *cobra.Command {
 	f := &dlqFlags{}
 	cmd := &cobra.Command{Use: "list", Args: noArgs,
-		Short:   "List dead letters, the newest first",
+		Short: "List dead letters, the newest first",
+		Long: `List dead letters, the newest first: by when they came into the topic. That is moments after they died
+(DIED), or when milena dlq import brought them back.`,
 		Example: "  milena dlq list --endpoint shop-42 --limit 20\n  milena dlq list --reason rejected --json | jq -r .delivery_id"}
 	filterFlags(cmd, &f.query)
 	jsonFlag(cmd, &f.json)

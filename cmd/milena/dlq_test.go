@@ -341,12 +341,12 @@ func TestAnExportOfNothingMakesNoFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("of another day"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "", env, "dlq", "export", "--to", file)
-	if text, err := os.ReadFile(file); err != nil || string(text) != "of another day" {
-		t.Errorf("%q %v", text, err)
+	res := run(t, "", env, "dlq", "export", "--to", file)
+	if text, err := os.ReadFile(file); err != nil || string(text) != "of another day" || res.code != exitUsage || !strings.Contains(res.err, "--to: "+file+" is there already") {
+		t.Errorf("%q %v %+v", text, err, res)
 	}
 	// By a pipe an export of none comes through.
-	res := run(t, "", env, "dlq", "export")
+	res = run(t, "", env, "dlq", "export")
 	if err := os.WriteFile(filepath.Join(dir, "piped.jsonl"), []byte(res.out), 0o600); err != nil {
 		t.Fatal(err)
 	}

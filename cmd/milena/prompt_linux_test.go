@@ -160,3 +160,12 @@ func TestAPersonSeesABarAndItsEnd(t *testing.T) {
 	p.say("delivered 80")
 	s.shows("milena: delivered 80", nil)
 }
+
+func TestNothingCompressedIsWrittenToATerminal(t *testing.T) {
+	s := newScreen(t)
+	var said bytes.Buffer
+	p := &program{in: s.tty, out: s.tty, err: &said, environ: []string{"MILENA_KAFKA_BROKERS=127.0.0.1:1"}}
+	if code := p.run(t.Context(), []string{"dlq", "export", "--gzip"}); code != exitUsage || !strings.Contains(said.String(), "say --to FILE.gz") {
+		t.Errorf("exit code %d: %s", code, &said)
+	}
+}
