@@ -2,7 +2,6 @@ package dlq
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/milena-project/milena/internal/health"
@@ -22,11 +21,10 @@ type EndpointState struct {
 	Held     int64              `json:"held,omitempty"` // on hold, as of the health record
 	Limit    *schemas.RateLimit `json:"rate_limit,omitempty"`
 	Endpoint *schemas.Endpoint  `json:"-"` // nil if unknown
-	health   *schemas.Health
 }
 
 // endpointStates looks up the endpoints of a selection: one reading of the registry,
-// and of the health records in their partitions.
+// and one of health.
 func (s *Store) endpointStates(ctx context.Context, ids []string) (map[string]*EndpointState, error) {
 	states := make(map[string]*EndpointState, len(ids))
 	for _, id := range ids {
@@ -35,7 +33,8 @@ func (s *Store) endpointStates(ctx context.Context, ids []string) (map[string]*E
 	if err := s.readRegistry(ctx, states); err != nil {
 		return nil, err
 	}
-	err := s.readHealth(ctx, states, map[int32]int64{})
+	var trouble health.Topic
+	err := s.readHealth(ctx, &trouble, ids...)
 	if kafka.IsDenied(err) { // it is for the preview; nothing is decided by it but an automatic disabling
 		s.log.Warn("health may not be read, so breakers are not known", "err", err)
 		for _, st := range states {
@@ -46,7 +45,7 @@ func (s *Store) endpointStates(ctx context.Context, ids []string) (map[string]*E
 	}
 	now := time.Now()
 	for _, st := range states {
-		st.judge(now)
+		st.judge(trouble.Of(st.ID), now)
 	}
 	return states, nil
 }
@@ -73,41 +72,14 @@ func (s *Store) readRegistry(ctx context.Context, states map[string]*EndpointSta
 	return explain(err, s.names.Endpoints(), "Read")
 }
 
-// readHealth reads the partitions of endpoints from the given offsets on, and moves those.
-func (s *Store) readHealth(ctx context.Context, states map[string]*EndpointState, from map[int32]int64) error {
+// readHealth reads what is new of endpoints; of all if none is named.
+func (s *Store) readHealth(ctx context.Context, trouble *health.Topic, ids ...string) error {
 	topic := s.names.Health()
-	ends, err := s.reader.Ends(ctx, topic)
-	if err != nil {
-		return explain(err, topic, "Read")
-	}
-	wanted := map[int32]bool{}
-	for id := range states {
-		wanted[kafka.Partition([]byte(id), int32(len(ends)))] = true
-	}
-	for p := range wanted {
-		err := s.reader.ReadForwards(ctx, topic, p, from[p], ends[p], 1<<20, func(recs []schemas.Record) error {
-			for i := range recs {
-				st := states[string(recs[i].Key)]
-				if st == nil {
-					continue // of others, and claims of owners
-				}
-				st.health = nil
-				h := new(schemas.Health)
-				if recs[i].Value != nil && json.Unmarshal(recs[i].Value, h) == nil {
-					st.health = h
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return explain(err, topic, "Read")
-		}
-		from[p] = ends[p]
-	}
-	return nil
+	return explain(trouble.Read(ctx, s.reader, topic, ids...), topic, "Read")
 }
 
-func (st *EndpointState) judge(now time.Time) {
+// judge says what becomes of what is sent to it, by what its owner wrote; nil: it is not in trouble.
+func (st *EndpointState) judge(h *schemas.Health, now time.Time) {
 	if ep := st.Endpoint; ep != nil {
 		st.Limit = ep.RateLimit
 		st.Skip, st.Why = "", ""
@@ -118,7 +90,6 @@ func (st *EndpointState) judge(now time.Time) {
 			st.Skip, st.Why = SkipDisabled, ep.Reason
 		}
 	}
-	h := st.health
 	if h == nil {
 		return
 	}

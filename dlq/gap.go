@@ -2,10 +2,10 @@ package dlq
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"time"
 
+	"github.com/milena-project/milena/internal/health"
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
@@ -85,27 +85,15 @@ func (r *resending) missing(d *schemas.Delivery, rec *schemas.Record, open bool)
 // readHeld looks which endpoints have work on hold, in any partition: what has no attempt
 // there may only be waiting.
 func (r *resending) readHeld(ctx context.Context) error {
-	type place struct {
-		endpoint  string
-		partition int32
+	var of []string
+	if id := r.past.endpoint(); id != "" {
+		of = []string{id}
 	}
-	held := map[place]bool{}
-	topic := r.store.names.Health()
-	ends, err := r.store.reader.Ends(ctx, topic)
-	if err != nil {
-		return explain(err, topic, "Read")
-	}
-	err = r.parallel(ctx, topic, make([]int64, len(ends)), ends, func(rec *schemas.Record) error {
-		var h schemas.Health
-		is := rec.Value != nil && json.Unmarshal(rec.Value, &h) == nil && h.Next != nil
-		r.mu.Lock()
-		held[place{string(rec.Key), rec.Partition}] = is
-		r.mu.Unlock()
-		return nil
-	})
+	var trouble health.Topic
+	err := r.store.readHealth(ctx, &trouble, of...)
 	r.held = map[string]bool{}
-	for at, is := range held {
-		r.held[at.endpoint] = r.held[at.endpoint] || is
+	for id, h := range trouble.Endpoints() {
+		r.held[id] = h.Next != nil
 	}
 	return err
 }

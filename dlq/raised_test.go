@@ -263,3 +263,88 @@ func TestMissingKnowsWhatHappenedBeforeThePartitionsWereRaised(t *testing.T) {
 		}
 	}
 }
+
+func (w *world) healthIn(p int32, id string, h *schemas.Health, headers ...schemas.Header) {
+	w.Helper()
+	var value []byte
+	if h != nil {
+		var err error
+		if value, err = json.Marshal(h); err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.writer.Write(kafka.Message{Topic: w.names.Health(), Partition: p, Key: []byte(id), Value: value, Headers: headers}, nil)
+	w.flush()
+}
+
+// breakerOf is what a preview says of an endpoint, and what a wait for it and others does.
+func (w *world) breakerOf(id string, others ...string) string {
+	w.Helper()
+	ids := append(others, id)
+	states, err := w.store.endpointStates(w.ctx(), ids)
+	if err != nil {
+		w.Fatal(err)
+	}
+	f := &follower{store: w.store, names: ids}
+	f.look(w.ctx())
+	if waits := f.looks.states[id].Breaker; waits != states[id].Breaker {
+		w.Errorf("%s in a preview, %s to who waits", states[id].Breaker, waits)
+	}
+	return states[id].Breaker
+}
+
+func openBreaker() *schemas.Health {
+	return &schemas.Health{Version: 1, Held: 3, Since: &schemas.Episode{FailingSince: time.Now(), Attempts: 9, BreakerStep: 1, OpenUntil: time.Now().Add(time.Hour)}}
+}
+
+func TestTheBreakerOfAnEndpointIsThatOfThePartitionItHasNow(t *testing.T) {
+	w := newWorld(t)
+	id := moved(0)
+	w.endpoint(id)
+	w.healthIn(partitionOf(id), id, openBreaker())
+	if got := w.breakerOf(id); got != "open" {
+		t.Errorf("%s before the raise", got)
+	}
+	w.raise()
+	home, others := kafka.Partition([]byte(id), raisedTo), []string{}
+	for p := range int32(raisedTo) { // one in each partition, so that all are read
+		for i := 0; len(others) <= int(p); i++ {
+			if other := fmt.Sprintf("ep_%d", i); kafka.Partition([]byte(other), raisedTo) == p {
+				others = append(others, other)
+			}
+		}
+	}
+	for range 10 { // maps have no order
+		if got := w.breakerOf(id, others...); got != "closed" {
+			t.Fatalf("%s by what stands where it was", got)
+		}
+	}
+	w.healthIn(home, id, openBreaker())
+	w.healthIn(partitionOf(id), id, nil)
+	for range 10 {
+		if got := w.breakerOf(id, others...); got != "open" {
+			t.Fatalf("%s by what stands where it was", got)
+		}
+	}
+}
+
+func TestWhoLostThePartitionDoesNotOpenABreakerInAPreview(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	p := partitionOf("ep_1")
+	for epoch := range int64(2) {
+		claim, err := json.Marshal(schemas.ClaimRecord{Epoch: epoch + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.writer.Write(kafka.Message{Topic: w.names.Health(), Partition: p, Key: fmt.Appendf(nil, "%s.%d", schemas.ClaimKey, epoch), Value: claim}, nil)
+	}
+	w.healthIn(p, "ep_1", openBreaker(), schemas.Header{Key: schemas.HeaderClaim, Value: []byte("0")})
+	if got := w.breakerOf("ep_1"); got != "closed" {
+		t.Error(got)
+	}
+	w.healthIn(p, "ep_1", openBreaker(), schemas.Header{Key: schemas.HeaderClaim, Value: []byte("1")})
+	if got := w.breakerOf("ep_1"); got != "open" {
+		t.Error(got)
+	}
+}

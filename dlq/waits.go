@@ -2,15 +2,18 @@ package dlq
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/milena-project/milena/internal/health"
 	"github.com/milena-project/milena/internal/kafka"
 )
 
 // Wait is why deliveries of an endpoint have not come to an end, as far as the health
 // topic and the attempts tell.
 type Wait struct {
-	Breaker string    `json:"breaker"` // closed, failing, open, paused; unknown where health may not be read
+	Breaker string    `json:"breaker"` // closed, failing, open, paused; unknown where health could not be read
 	Until   time.Time `json:"until,omitzero"`
 	Failing time.Time `json:"failing_since,omitzero"`
 	Held    int64     `json:"held,omitempty"`    // of the endpoint, of whichever run
@@ -22,9 +25,9 @@ const lookEvery = 2 * time.Second
 // looker follows the health records of endpoints: what was read is not read again.
 type looker struct {
 	states map[string]*EndpointState
-	from   map[int32]int64 // next offset of health, by partition
+	health health.Topic
 	at     time.Time
-	denied bool
+	known  bool // health was read, and may be
 }
 
 // look reads what is new in health of the endpoints that are waited for, now and then.
@@ -35,23 +38,29 @@ func (f *follower) look(ctx context.Context) {
 	}
 	l.at = time.Now()
 	if l.states == nil {
-		l.states, l.from = map[string]*EndpointState{}, map[int32]int64{}
+		l.states = map[string]*EndpointState{}
 		f.mu.Lock()
 		for _, id := range f.names {
 			l.states[id] = &EndpointState{ID: id}
 		}
 		f.mu.Unlock()
 	}
-	err := f.store.readHealth(ctx, l.states, l.from)
-	if l.denied = kafka.IsDenied(err); err != nil && !l.denied && ctx.Err() == nil {
+	err := f.store.readHealth(ctx, &l.health, slices.Collect(maps.Keys(l.states))...)
+	switch {
+	case err == nil:
+		l.known = true
+	case kafka.IsDenied(err):
+		l.known = false
+	case ctx.Err() == nil:
 		f.store.log.Warn("health cannot be read, trying again", "run", f.run, "err", err)
 	}
 	for _, st := range l.states {
 		st.Breaker, st.Until, st.Failing, st.Held = "closed", time.Time{}, time.Time{}, 0
-		if l.denied {
+		if !l.known {
 			st.Breaker = "unknown"
+			continue
 		}
-		st.judge(l.at)
+		st.judge(l.health.Of(st.ID), l.at)
 	}
 }
 

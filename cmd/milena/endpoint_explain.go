@@ -91,15 +91,12 @@ func (s *session) learn(ctx context.Context, out *explained, c *health.Case) err
 		return err
 	}
 	defer r.Close()
-	v, partition, err := health.ReadOf(ctx, r, names.Health(), id)
-	if err != nil {
+	var trouble health.Topic
+	if err := trouble.Read(ctx, r, names.Health(), id); err != nil {
 		return err
 	}
-	out.Partition = partition
-	out.Process = v.Owner()
-	if h, ok := v.Endpoints()[id]; ok {
-		c.Health = &h
-	}
+	out.Partition, out.Process = trouble.Owner(id)
+	c.Health = trouble.Of(id)
 	cl, err := s.kafka.NewClient()
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -50,7 +49,7 @@ func (p *program) endpointListCommand() *cobra.Command {
 // listAll shows the endpoints, of one tenant if --tenant is given. partly: there may
 // be others.
 func (e *endpointRun) listAll(list []*schemas.Endpoint, tenant string, partly bool) error {
-	k, err := e.trouble("")
+	k, err := e.trouble()
 	if err != nil {
 		return err
 	}
@@ -85,24 +84,27 @@ func (e *endpointRun) listAll(list []*schemas.Endpoint, tenant string, partly bo
 
 // listFailing shows the endpoints in trouble, each with its reasons.
 func (e *endpointRun) listFailing(list []*schemas.Endpoint, tenant string) error {
-	k, err := e.trouble("")
-	if err != nil || k.denied != nil {
-		return cmp.Or(err, k.denied)
+	k, err := e.trouble()
+	if err != nil {
+		return err
+	}
+	if k.unread != nil {
+		return k.unread
 	}
 	shown := 0
 	for _, ep := range list {
-		h, ok := k.of[ep.ID]
-		if !ok || ep.State == schemas.StateDeleted || (e.cmd.Flags().Changed("tenant") && ep.Tenant != tenant) {
+		h := k.Of(ep.ID)
+		if h == nil || ep.State == schemas.StateDeleted || (e.cmd.Flags().Changed("tenant") && ep.Tenant != tenant) {
 			continue
 		}
 		shown++
-		c := health.Case{Endpoint: ep, Health: &h, Owned: true, Now: k.at, Clock: e.clock()}
+		c := health.Case{Endpoint: ep, Health: h, Owned: true, Now: k.at, Clock: e.clock()}
 		why := c.Explain()
 		if e.json {
 			line := struct {
-				Endpoint endpointView   `json:"endpoint"`
-				Health   schemas.Health `json:"health"`
-				Why      []string       `json:"why"`
+				Endpoint endpointView    `json:"endpoint"`
+				Health   *schemas.Health `json:"health"`
+				Why      []string        `json:"why"`
 			}{k.view(ep), h, why}
 			if err := e.writeJSON(line); err != nil {
 				return err

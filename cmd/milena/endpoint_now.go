@@ -15,13 +15,15 @@ is in "now", and "state" is the registered one.`
 
 // knownTrouble is what owners wrote of endpoints in trouble.
 type knownTrouble struct {
-	of     map[string]schemas.Health
-	denied error // health may not be read: nothing is known but what is registered
+	health.Topic
+
+	unread error // why nothing is known but what is registered; nil: health was read
 	at     time.Time
 }
 
-// trouble reads what owners wrote of one endpoint, or of all for an empty id.
-func (e *endpointRun) trouble(id string) (*knownTrouble, error) {
+// trouble reads what owners wrote of endpoints, of all if none is named. What is
+// registered can be shown without it.
+func (e *endpointRun) trouble(ids ...string) (*knownTrouble, error) {
 	s, err := e.open()
 	if err != nil {
 		return nil, err
@@ -34,15 +36,9 @@ func (e *endpointRun) trouble(id string) (*knownTrouble, error) {
 			return err
 		}
 		defer r.Close()
-		if id == "" {
-			k.of, err = health.ReadAll(ctx, r, topic)
-		} else {
-			var v *health.View
-			v, _, err = health.ReadOf(ctx, r, topic, id)
-			k.of = v.Endpoints()
-		}
-		if kafka.IsDenied(err) {
-			k.denied, err = kafka.NameRight(err, "Read", "Topic", topic), nil
+		err = k.Read(ctx, r, topic, ids...)
+		if kafka.IsDenied(err) { // of all rights that somebody lacks only this one is of interest
+			k.unread, err = kafka.NameRight(err, "Read", "Topic", topic), nil
 		}
 		return err
 	})
@@ -51,21 +47,17 @@ func (e *endpointRun) trouble(id string) (*knownTrouble, error) {
 
 // say tells on stderr that only the registered states are known, if it is so.
 func (k *knownTrouble) say(p *program) {
-	if k.denied != nil {
-		p.notef("milena: the states are the registered ones; whether an endpoint was disabled by a 410, is paused or has an open breaker is not known: %v", k.denied)
+	if k.unread != nil {
+		p.notef("milena: the states are the registered ones; whether an endpoint was disabled by a 410, is paused or has an open breaker is not known: %v", k.unread)
 	}
 }
 
 // now is what an endpoint is in.
 func (k *knownTrouble) now(ep *schemas.Endpoint) health.Status {
-	if k.denied != nil {
+	if k.unread != nil {
 		return health.Status{State: health.Unknown}
 	}
-	var h *schemas.Health
-	if known, ok := k.of[ep.ID]; ok {
-		h = &known
-	}
-	return health.Of(ep, h, k.at)
+	return health.Of(ep, k.Of(ep.ID), k.at)
 }
 
 // view shows an endpoint with what it is in.
@@ -77,7 +69,7 @@ func (k *knownTrouble) view(ep *schemas.Endpoint) endpointView {
 
 // text is what an endpoint is in, for people.
 func (k *knownTrouble) text(ep *schemas.Endpoint) string {
-	if k.denied != nil {
+	if k.unread != nil {
 		return string(ep.State)
 	}
 	return nowText(k.now(ep), k.at)

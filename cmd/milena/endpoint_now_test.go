@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -9,9 +10,12 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
 )
 
 func TestListAndGetSayWhatAnEndpointIsInNow(t *testing.T) {
@@ -101,5 +105,39 @@ func TestWhoMayNotReadHealthIsToldThatTheStatesAreTheRegisteredOnes(t *testing.T
 	}
 	if res := run(t, "", as("reader", "r"), "endpoint", "list", "--failing"); res.code != exitFailed || !strings.Contains(res.err, "operation Read on Topic webhooks.health") {
 		t.Errorf("%+v", res)
+	}
+}
+
+func TestTroubleInAPartitionThatAnEndpointHadIsOverAndItsHoldIsAdded(t *testing.T) {
+	fake, env := cluster(t)
+	bury(t, fake, "shop-1")
+	names := schemas.Names{Prefix: schemas.DefaultPrefix}
+	ever := kafka.PartitionsEver([]byte("shop-1"), 12)
+	put := func(p int32, h schemas.Health) {
+		t.Helper()
+		value, err := json.Marshal(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cl := fake.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: names.Health(), Partition: p, Key: []byte("shop-1"), Value: value}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := int64(0)
+	episode := &schemas.Episode{FailingSince: time.Now(), Attempts: 9, BreakerStep: 1, OpenUntil: time.Now().Add(time.Hour)}
+	put(ever[1], schemas.Health{Version: 1, Since: episode})
+	for _, verb := range []string{"list", "get shop-1"} {
+		if out := must(t, env, append([]string{"endpoint"}, strings.Fields(verb)...)...); strings.Contains(out, "breaker") {
+			t.Errorf("%s: %s", verb, out)
+		}
+	}
+	put(ever[1], schemas.Health{Version: 1, Since: episode, Next: &next, Held: 40})
+	put(ever[0], schemas.Health{Version: 1, Next: &next, Held: 2})
+	if out := must(t, env, "endpoint", "explain", "shop-1"); !strings.Contains(out, "on hold: 42 as of") || strings.Contains(out, "breaker") {
+		t.Errorf("%s", out)
+	}
+	if out := run(t, "", env, "lag", "--json").out; !strings.Contains(out, `"endpoint_id":"shop-1","records":42`) {
+		t.Errorf("%s", out)
 	}
 }

@@ -37,7 +37,7 @@ func (h *holdLog) TakeOver(ctx context.Context, partition int32, owned func() bo
 	if err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	if err := view.ReadTo(ctx, h.reader, topic, partition, 0, end); err != nil {
+	if err := view.ReadTo(ctx, h.reader, topic, partition, end); err != nil {
 		return dispatcher.Takeover{}, err
 	}
 	holdEnd, err := h.end(ctx, h.names.Hold(), partition)
@@ -53,7 +53,7 @@ func (h *holdLog) TakeOver(ctx context.Context, partition int32, owned func() bo
 	if err != nil {
 		return dispatcher.Takeover{}, err
 	}
-	if err := view.ReadTo(ctx, h.reader, topic, partition, end, number+1); err != nil {
+	if err := view.ReadTo(ctx, h.reader, topic, partition, number+1); err != nil {
 		return dispatcher.Takeover{}, err
 	}
 	if !view.Last(number) {

@@ -67,7 +67,7 @@ func (c *Case) trouble(say func(string, ...any)) {
 	if h.Held > 0 || h.Next != nil {
 		say("on hold: %d as of %s; what is on hold is sent in its order, before what comes after it", h.Held, c.at(time.UnixMilli(h.Written)))
 	}
-	if over(c.Endpoint, h) {
+	if over(c.Endpoint, h) && (h.Since != nil || h.Paused != nil) {
 		say("its configuration is newer than its trouble: its breaker closes and its pause ends within seconds")
 		return
 	}

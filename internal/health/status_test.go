@@ -1,6 +1,7 @@
 package health
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -39,5 +40,16 @@ func TestTheStateThatMattersMostIsToldAndANewerConfigurationEndsAllOfThem(t *tes
 		if got := Of(ep, c.health, now); got.State != Disabled || !got.Since.IsZero() {
 			t.Errorf("%+v, and disabled by configuration: %+v", c.health, got)
 		}
+	}
+}
+
+func TestANewerConfigurationEndsOnlyTroubleThatThereIs(t *testing.T) {
+	c := Case{Endpoint: &schemas.Endpoint{ID: "e", State: schemas.StateEnabled, Version: 2}, Owned: true, Health: &schemas.Health{Version: 1, Next: at(5), Held: 3}}
+	if why := c.Explain(); len(why) != 1 || !strings.HasPrefix(why[0], "on hold: 3 ") {
+		t.Errorf("%q", why)
+	}
+	c.Health.Paused = &schemas.Pause{}
+	if why := c.Explain(); len(why) != 2 || !strings.HasPrefix(why[1], "its configuration is newer than its trouble") {
+		t.Errorf("%q", why)
 	}
 }

@@ -8,11 +8,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
@@ -25,47 +22,13 @@ type View struct {
 	epoch   int64                      // of the last of them
 	process string                     // that wrote it
 	keys    [][]byte                   // of the records of claims, in order
-	records map[string]*schemas.Health // nil: a tombstone
+	records map[string]*schemas.Health // of endpoints in trouble
+	next    int64                      // after the last that was read
 }
 
-// ReadOf reads the partition of one endpoint, and says which it is.
-func ReadOf(ctx context.Context, r *kafka.Reader, topic, id string) (*View, int32, error) {
-	ends, err := r.HighWatermarks(ctx, topic)
-	if err != nil || len(ends) == 0 {
-		return &View{}, 0, err
-	}
-	v, p := &View{}, kafka.Partition([]byte(id), int32(len(ends))) //nolint:gosec // a number of partitions
-	return v, p, v.ReadTo(ctx, r, topic, p, 0, ends[p])
-}
-
-// ReadAll reads all partitions to their ends of now, and returns the endpoints in trouble.
-func ReadAll(ctx context.Context, r *kafka.Reader, topic string) (map[string]schemas.Health, error) {
-	ends, err := r.HighWatermarks(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	views := make([]View, len(ends))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for p, end := range ends {
-		g.Go(func() error { return views[p].ReadTo(ctx, r, topic, int32(p), 0, end) }) //nolint:gosec // a partition
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	all := map[string]schemas.Health{}
-	for i := range views {
-		maps.Copy(all, views[i].Endpoints())
-	}
-	return all, nil
-}
-
-// parallel bounds how many partitions are read together.
-const parallel = 8
-
-// ReadTo reads on, from an offset up to and without another.
-func (v *View) ReadTo(ctx context.Context, r *kafka.Reader, topic string, partition int32, from, to int64) error {
-	return r.ReadForwards(ctx, topic, partition, from, to, chunk, func(recs []schemas.Record) error {
+// ReadTo reads on, up to and without an offset.
+func (v *View) ReadTo(ctx context.Context, r *kafka.Reader, topic string, partition int32, to int64) error {
+	return r.ReadForwards(ctx, topic, partition, v.next, to, chunk, func(recs []schemas.Record) error {
 		for i := range recs {
 			v.Add(&recs[i])
 		}
@@ -77,6 +40,7 @@ const chunk = 1 << 20 // bytes of one fetch
 
 // Add takes the next record into account.
 func (v *View) Add(rec *schemas.Record) {
+	v.next = rec.Offset + 1
 	if bytes.HasPrefix(rec.Key, []byte(schemas.ClaimKey)) {
 		v.addClaim(rec)
 		return
@@ -84,12 +48,13 @@ func (v *View) Add(rec *schemas.Record) {
 	if claimOf(rec) < v.lastBefore(rec.Offset) {
 		return // its writer had lost the partition; a claim stands before what is written under it
 	}
-	var health *schemas.Health
-	if rec.Value != nil {
-		health = new(schemas.Health)
-		if json.Unmarshal(rec.Value, health) != nil {
-			return // nobody of ours wrote it
-		}
+	if rec.Value == nil {
+		delete(v.records, string(rec.Key))
+		return
+	}
+	health := new(schemas.Health)
+	if json.Unmarshal(rec.Value, health) != nil {
+		return // nobody of ours wrote it
 	}
 	if v.records == nil {
 		v.records = map[string]*schemas.Health{}
@@ -137,10 +102,6 @@ func (v *View) Claims() []schemas.Claim { return slices.Clone(v.claims) }
 // Epoch is the highest epoch of a claim; 0: there is none.
 func (v *View) Epoch() int64 { return v.epoch }
 
-// Owner names the process that claimed the partition last, for people; empty: nobody
-// has, or it did not say.
-func (v *View) Owner() string { return v.process }
-
 // Last reports whether the claim of that number is the last one that counts.
 func (v *View) Last(number int64) bool {
 	return len(v.claims) > 0 && v.claims[len(v.claims)-1].Number == number
@@ -170,9 +131,7 @@ func (v *View) lastBefore(offset int64) int64 {
 func (v *View) Endpoints() map[string]schemas.Health {
 	out := map[string]schemas.Health{}
 	for id, h := range v.records {
-		if h != nil {
-			out[id] = *h
-		}
+		out[id] = *h
 	}
 	return out
 }
@@ -182,7 +141,7 @@ func (v *View) Endpoints() map[string]schemas.Health {
 func (v *View) Needed(holdEnd int64) []schemas.Claim {
 	lowest := holdEnd
 	for _, h := range v.records {
-		if h != nil && h.Next != nil {
+		if h.Next != nil {
 			lowest = min(lowest, *h.Next)
 		}
 	}

@@ -166,11 +166,11 @@ func (r *Reader) topic(ctx context.Context, topic string, members *kafka.Group, 
 func (r *Reader) hold(ctx context.Context, rep *Report) error {
 	h := &rep.Hold
 	h.Topic, h.Endpoints = r.names.Hold(), []HeldEndpoint{}
-	all, err := health.ReadAll(ctx, r.kafka, r.names.Health())
-	if err != nil {
+	var trouble health.Topic
+	if err := trouble.Read(ctx, r.kafka, r.names.Health()); err != nil {
 		return err
 	}
-	for id, e := range all {
+	for id, e := range trouble.Endpoints() {
 		if e.Held == 0 {
 			continue
 		}
