@@ -88,6 +88,9 @@ func (r *resending) readHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if keep, err := r.store.retention(ctx, topic); keep > 0 || err != nil { // of which nothing is known, all may be gone
+		r.expired = time.Now().Add(-keep)
+	}
 	if r.back, err = r.historyBegins(ctx, topic); err != nil {
 		return explain(err, topic, "Read")
 	}
@@ -146,15 +149,22 @@ func (r *resending) historyBegins(ctx context.Context, topic string) ([]time.Tim
 
 // goesBackTo is since when all attempts of a delivery would be known: since the log
 // begins in the partition that is its endpoint's now, and in that which was when it was
-// written, before the partitions were raised.
+// written, before the partitions were raised. Of an event in a source nobody knows which
+// that was: of each that it can have been, what retention takes by itself may be gone.
 func (r *resending) goesBackTo(d *schemas.Delivery, rec *schemas.Record) time.Time {
 	ever := kafka.PartitionsEver([]byte(d.EndpointID), int32(len(r.back)))
 	begins := r.back[ever[0]]
-	anywhere := r.moved.has(hashOfString(d.ID()))
 	for _, p := range ever[1:] {
-		then := anywhere || rec.Topic == r.store.names.Deliveries() && rec.Partition == p
-		if then && r.back[p].After(begins) {
-			begins = r.back[p]
+		then := r.back[p]
+		if rec.Topic != r.store.names.Deliveries() {
+			if then.After(r.expired) {
+				then = r.expired // a quiet partition may begin later, and have lost nothing since
+			}
+		} else if rec.Partition != p && !r.moved.has(hashOfString(d.ID())) {
+			continue
+		}
+		if then.After(begins) {
+			begins = then
 		}
 	}
 	return begins

@@ -173,6 +173,41 @@ func (w *world) lose(topic string, partition int32, below int64) {
 	}
 }
 
+// A source keeps its records for longer than deliveries and attempts are kept.
+func TestAnEventOfASourceIsNotMissingForWhatAFormerPartitionHasLost(t *testing.T) {
+	w := newWorld(t)
+	source := w.names.Prefix + "orders"
+	w.topic(source, 1)
+	id := moved(0)
+	src := &Sources{Topics: []string{source}, Read: schemas.ParseSource, Match: func(_, _ string) []string { return []string{id} }}
+	w.writer.Write(kafka.Message{Topic: source, Value: []byte("x"), Headers: []schemas.Header{
+		{Key: "ce_id", Value: []byte("e1")}, {Key: "ce_source", Value: []byte("/shop")}, {Key: "ce_type", Value: []byte("paid")}}}, nil)
+	w.flush()
+	since := time.Now().Add(-time.Minute)
+	d, err := schemas.ParseSource(w.read(source)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.EndpointID = id
+	put := w.putIn(partitionOf(id), &d)
+	w.attemptedIn(partitionOf(id), &put, schemas.OutcomeDelivered)
+	w.flush()
+	w.lose(w.names.Attempts(), partitionOf(id), 1)
+	w.lose(w.names.Deliveries(), partitionOf(id), 1)
+	w.keepFor(w.names.Attempts(), time.Millisecond)
+	for _, when := range []string{"before the raise", "after the raise"} {
+		if when == "after the raise" {
+			w.raise()
+		}
+		w.dispatched()
+		w.commit("router", source)
+		_, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: since, Missing: true, Sources: src})
+		if err != nil || *gaps[id] != (Gap{Deliveries: 1, Unknown: 1}) {
+			t.Errorf("%s: %+v %v", when, gaps[id], err)
+		}
+	}
+}
+
 func TestAResendFindsWhatWasWrittenBeforeThePartitionsWereRaised(t *testing.T) {
 	w := newWorld(t)
 	since := time.Now().Add(-time.Minute)

@@ -125,6 +125,7 @@ type resending struct {
 	deaths    results           // by hash of letters' keys
 	lives     map[uint64]newest // by hash of delivery id, of those that were replayed or sent again: the newest
 	back      []time.Time       // by partition of attempts: how far they go back; zero: nothing has gone
+	expired   time.Time         // retention has taken attempts of before then; zero: it takes none
 	coming    seen              // hashes of the ids of deliveries that were sent again, or have a record that nobody has read yet
 	elsewhere seen              // hashes of the keys of letters that were replayed to another endpoint
 	moved     seen              // those that were forwarded to what is another endpoint's partition now
