@@ -238,11 +238,11 @@ func TestWritesThatTheClientHasLostSightOfAreSentAgain(t *testing.T) {
 	<-swallowed
 	w.Write(Message{Topic: "t", Value: []byte("behind")}, res.of("behind"))
 	eventually(t, "looks at the leader", func() bool { return away.Hits() >= 5 })
-	if lines := said.lines("lost sight"); len(lines) > 0 {
+	if lines := said.lines("sending them again"); len(lines) > 0 {
 		t.Fatalf("its leader gave no answer either, yet: %q", lines)
 	}
 	away.Remove()
-	eventually(t, "a line that says so", func() bool { return len(said.lines("lost sight")) > 0 })
+	eventually(t, "a line that says so", func() bool { return len(said.lines("sending them again")) > 0 })
 	network.set(true) // the connection on which the broker owes an answer takes no other
 	network.set(false)
 	for name, r := range res.wait(t, 2) {
@@ -250,7 +250,35 @@ func TestWritesThatTheClientHasLostSightOfAreSentAgain(t *testing.T) {
 			t.Errorf("%s: %v", name, r.Err)
 		}
 	}
-	if lines := said.lines("lost sight"); len(lines) != 1 || !strings.Contains(lines[0], "topic=t partition=0") {
+	if lines := said.lines("sending them again"); len(lines) != 1 || !strings.Contains(lines[0], "topic=t partition=0") {
+		t.Errorf("said %q", lines)
+	}
+}
+
+// To be sent again is no error, and not the reason for which nothing lands.
+func TestTooFewReplicasAreNotToldAsWritesThatTheClientDropped(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(1, "t"))
+	said := &logged{}
+	cfg := configFor(c)
+	cfg.Logger = slog.New(slog.NewTextHandler(said, nil))
+	w := newWriter(t, cfg, fastRetry(), WithStallAfter(5*time.Millisecond), withStuckAfter(30*time.Millisecond))
+	res := newResults()
+	f := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotEnoughReplicas, Count: -1})
+	for _, name := range []string{"a", "b", "c"} {
+		w.Write(Message{Topic: "t", Value: []byte(name)}, res.of(name))
+	}
+	eventually(t, "sent again, one at a time", func() bool {
+		s := w.stream("t", 0)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.mending && s.sent == 1
+	})
+	if err := w.Blocked(); err == nil || !strings.Contains(err.Error(), "t/0 gives no answer") {
+		t.Errorf("blocked: %v", err)
+	}
+	f.Remove()
+	res.wait(t, 3)
+	if lines := said.lines("sending them again"); len(lines) != 1 {
 		t.Errorf("said %q", lines)
 	}
 }

@@ -18,6 +18,7 @@ func (w *Writer) forget(topic string, err error) {
 	cl := w.client.Load()
 	var ke *kerr.Error
 	switch {
+	case err == nil: // the client was made to forget it (unstick)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.InvalidProducerEpoch):
 		w.renew(cl)
 	case errors.Is(err, kerr.UnknownTopicID), !errors.As(err, &ke) && !w.inClient(topic):
@@ -83,8 +84,8 @@ func (w *Writer) renew(old *kgo.Client) {
 // forget their topic, which fails them there; then they mend. It costs repeats of
 // what was on its way to the topic, so it is for writes that no wait would land:
 // for stuckAfter the client said nothing of the partition, and for as long again
-// its leader answered others. Once, until a write of the partition lands: a leader
-// that answers but refuses (too few replicas) needs no more of it.
+// its leader answered others. A leader that answers but refuses (too few replicas)
+// is met once: after that one write at a time is in the client.
 //
 // kgo 1.22.3 loses sight of a partition so: (1) its drain loop stages the
 // partition's next batch; (2) an answer refuses another partition outright, which
@@ -111,9 +112,21 @@ func (w *Writer) unstick(ctx context.Context) {
 		for _, s := range streams {
 			end, ok := ends.Lookup(topic, s.partition)
 			if s.stuck(time.Now(), ok && end.Err == nil, w.opts.stuckAfter) && w.mayPurge(topic) {
-				w.log.Warn("the Kafka client has lost sight of writes; sending them again", "topic", topic, "partition", s.partition)
-				cl.PurgeTopicsFromProducing(topic)
+				w.log.Warn("the Kafka client says nothing of writes whose leader answers; sending them again", "topic", topic, "partition", s.partition)
+				w.drop(cl, topic)
 			}
 		}
 	}
+}
+
+// drop makes the client fail what it has of a topic.
+func (w *Writer) drop(cl *kgo.Client, topic string) {
+	for key, s := range *w.streams.Load() {
+		if key.topic == topic {
+			s.mu.Lock()
+			s.dropped = s.sent > 0
+			s.mu.Unlock()
+		}
+	}
+	cl.PurgeTopicsFromProducing(topic)
 }

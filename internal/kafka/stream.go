@@ -44,7 +44,7 @@ type stream struct {
 
 	heard   time.Time // when the client last gave a write back, or got the first
 	answers time.Time // since when the leader answers others and the client says nothing; zero: it does not
-	unstuck bool      // the client was made to forget the topic, and nothing has landed since
+	dropped bool      // the client was made to drop what it has, and not all of it came back: no error to tell
 }
 
 // write is one record on its way. It is pooled: nothing may keep it after complete.
@@ -141,7 +141,6 @@ func (wr *write) finished(r *kgo.Record, err error) {
 	s.hear()
 	switch {
 	case err == nil:
-		s.unstuck = false
 		s.remove(wr)
 	case s.w.aborting.Load():
 		res.Err = ErrClosed
@@ -170,7 +169,9 @@ func (s *stream) fail(err error) {
 		s.mending, s.group, s.slowFrom, s.backoff, s.failed, s.roundErr = true, 0, 0, 0, 0, nil
 	}
 	s.failed++
-	s.err = err
+	if !s.dropped {
+		s.err = err
+	}
 	if s.roundErr == nil || isTooLarge(s.roundErr) {
 		s.roundErr = err
 	}
@@ -180,7 +181,7 @@ func (s *stream) fail(err error) {
 // nothing is in the client.
 func (s *stream) plan() {
 	err, failed := s.roundErr, s.failed
-	s.roundErr, s.failed = nil, 0
+	s.roundErr, s.failed, s.dropped = nil, 0, false
 	switch {
 	case s.w.aborting.Load():
 		return // abort takes the rest
@@ -277,11 +278,12 @@ func (s *stream) blocked(now time.Time) (since time.Time, err error) {
 // hear notes that the client is at work on the partition; s.mu is held.
 func (s *stream) hear() { s.heard, s.answers = time.Now(), time.Time{} }
 
-// silent reports whether the client has writes and has said nothing for so long.
+// silent reports whether the client has writes and has said nothing for so long. A
+// single one it does not lose sight of: what is sent past the first are others.
 func (s *stream) silent(now time.Time, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sent > 0 && !s.unstuck && now.Sub(s.heard) >= d
+	return s.sent > 1 && now.Sub(s.heard) >= d
 }
 
 // stuck takes note of whether the leader of a silent stream answers, and reports
@@ -292,11 +294,10 @@ func (s *stream) stuck(now time.Time, answers bool, d time.Duration) bool {
 	switch {
 	case !answers:
 		s.answers = time.Time{}
-	case s.sent == 0 || now.Sub(s.heard) < d: // spoke while the leader was asked
+	case s.sent <= 1 || now.Sub(s.heard) < d: // spoke while the leader was asked
 	case s.answers.IsZero():
 		s.answers = now
 	case now.Sub(s.answers) >= d:
-		s.unstuck = true
 		return true
 	}
 	return false
