@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,11 +15,15 @@ import (
 // says nothing of the endpoint.
 const canaryRounds = 5
 
+const canaryGood = "good" // else why the endpoint gets no more
+
 // canaries sends the oldest letter of each endpoint and waits for what its first
 // attempt comes to. Endpoints where it was not delivered get no more.
 func (rp *replayer) canaries(ctx context.Context) error {
 	rp.outcomes.note(true, true)
-	good := map[string]bool{} // by the endpoint that was sent to
+	rp.probing.Store(true)
+	defer rp.probing.Store(false)
+	known := map[string]string{} // by the endpoint that was sent to
 	next := rp.firstCanaries()
 	for range canaryRounds {
 		if len(next) == 0 {
@@ -28,19 +33,19 @@ func (rp *replayer) canaries(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("waiting for the canaries: %w", err)
 		}
-		for id, delivered := range told {
-			good[id] = delivered
-		}
-		if next, err = rp.nextCanaries(ctx, good); err != nil {
+		maps.Copy(known, told)
+		if next, err = rp.nextCanaries(ctx, known); err != nil {
 			return err
 		}
 	}
 	rp.outcomes.note(rp.opts.Wait && rp.plan.Job.resume == "", false)
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
-	rp.failed = map[string]bool{}
+	rp.failed = map[string]string{}
 	for id := range rp.plan.Shares {
-		rp.failed[id] = !good[rp.targetOf(id)]
+		if why := known[rp.targetOf(id)]; why != canaryGood {
+			rp.failed[id] = cmp.Or(why, SkipLate)
+		}
 	}
 	return nil
 }
@@ -59,9 +64,9 @@ func (rp *replayer) firstCanaries() map[int32][]int64 {
 	return first
 }
 
-// sendCanaries says of which endpoints all that was sent now was delivered, and of
-// which not; those of which nothing is known are left out.
-func (rp *replayer) sendCanaries(ctx context.Context, next map[int32][]int64) (map[string]bool, error) {
+// sendCanaries says of which endpoints all that was sent now was delivered, and of the
+// others why they get no more; those whose canaries tell nothing are left out.
+func (rp *replayer) sendCanaries(ctx context.Context, next map[int32][]int64) (map[string]string, error) {
 	rp.mu.Lock()
 	for p := range next {
 		slices.Sort(next[p])
@@ -86,7 +91,7 @@ var errEnough = errors.New("enough")
 
 // nextCanaries finds another letter for each endpoint that is not known yet. Letters
 // that somebody has settled are passed over; they are counted when their turn comes.
-func (rp *replayer) nextCanaries(ctx context.Context, known map[string]bool) (map[int32][]int64, error) {
+func (rp *replayer) nextCanaries(ctx context.Context, known map[string]string) (map[int32][]int64, error) {
 	var mu sync.Mutex
 	wanted := map[string]bool{} // by the endpoint that is sent to
 	for id := range rp.plan.Shares {

@@ -243,9 +243,9 @@ func (f *follower) set(h uint64, fo follow, state followed) {
 }
 
 // first waits until every letter that was noted since the last call has had an
-// attempt, and says of which endpoints all were delivered and of which not. Those
-// without an outcome in time were not; of a duplicate nothing is said.
-func (f *follower) first(ctx context.Context, limit time.Duration) (map[string]bool, error) {
+// attempt, and says of which endpoints all were delivered, and of the others why they
+// get no more. Of a duplicate nothing is said.
+func (f *follower) first(ctx context.Context, limit time.Duration) (map[string]string, error) {
 	if limit <= 0 {
 		limit = canaryWait
 	}
@@ -257,11 +257,18 @@ func (f *follower) first(ctx context.Context, limit time.Duration) (map[string]b
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for h := range f.waiting {
-		f.firsts[f.names[f.open[h].endpoint]] = false
+	told := map[string]string{}
+	for id, good := range f.firsts {
+		if told[id] = canaryGood; !good {
+			told[id] = SkipCanary
+		}
 	}
-	told := f.firsts
-	f.firsts = map[string]bool{}
+	for h := range f.waiting {
+		if id := f.names[f.open[h].endpoint]; told[id] != SkipCanary {
+			told[id] = SkipLate
+		}
+	}
+	clear(f.firsts)
 	clear(f.waiting)
 	return told, nil
 }

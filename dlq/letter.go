@@ -92,6 +92,7 @@ const (
 	SkipDeleted  = "endpoint_deleted"
 	SkipUnknown  = "endpoint_unknown"
 	SkipCanary   = "canary_not_delivered" // its endpoint's first one was not delivered
+	SkipLate     = "canary_not_known"     // nothing was known of it in time
 	SkipTooLarge = "too_large"            // the broker refuses the delivery
 	SkipSettled  = "settled_meanwhile"    // replayed or discarded by someone else
 	SkipGone     = "gone_meanwhile"       // the topic has it no longer

@@ -27,7 +27,7 @@ type replayer struct {
 	outcomes   *follower
 
 	mu     sync.Mutex
-	failed map[string]bool    // endpoints whose canary was not delivered
+	failed map[string]string  // endpoints whose canary was not delivered, and why they are skipped
 	sent   map[place]struct{} // canaries
 }
 
@@ -155,8 +155,8 @@ func (rp *replayer) refuse(e *Entry) bool {
 	switch {
 	case canary:
 		return true
-	case failed:
-		rp.skip(SkipCanary)
+	case failed != "":
+		rp.skip(failed)
 		return true
 	}
 	return false

@@ -439,7 +439,7 @@ func TestWaitDoesNotTakeWhatARunLeftForDelivered(t *testing.T) {
 	stop := w.answer(w.ctx(), func(*schemas.Delivery) schemas.Outcome { return schemas.OutcomeDelivered })
 	defer stop()
 	rep, err := w.store.Execute(w.ctx(), w.plan(Job{Canary: true}), w.runs(), Options{Wait: true, CanaryWait: time.Nanosecond})
-	if !errors.Is(err, ErrUndelivered) || rep.Outcomes.All.Delivered != 1 || rep.Run.Counts.Skipped[SkipCanary] != 9 {
+	if !errors.Is(err, ErrUndelivered) || rep.Outcomes.All.Delivered != 1 || rep.Run.Counts.Skipped[SkipLate] != 9 {
 		t.Errorf("%+v %v", rep, err)
 	}
 }

@@ -41,6 +41,7 @@ type Progress struct {
 	Settled int64 // tombstoned too
 	Skipped int64
 	Rate    float64 // allowed now; 0: unlimited
+	Probing bool    // with canaries; the rest comes afterwards
 	Waiting bool    // for the outcomes of canaries
 }
 
@@ -67,6 +68,7 @@ type runner struct {
 	settled  atomic.Int64
 	before   atomic.Int64 // letters that earlier runners of the run have settled
 	lastOK   atomic.Int64 // unix ns of the last beat that was written
+	probing  atomic.Bool  // with canaries
 	waiting  atomic.Bool  // for the outcomes of canaries
 
 	mu      sync.Mutex // guards skipped and gone
@@ -304,7 +306,7 @@ func (r *runner) reports(ctx context.Context) {
 }
 
 func (r *runner) progress() Progress {
-	p := Progress{Run: r.run.ID, Total: r.plan.Write, Written: r.written.Load(), Settled: r.settled.Load(), Rate: r.pace.limit(), Waiting: r.waiting.Load()}
+	p := Progress{Run: r.run.ID, Total: r.plan.Write, Written: r.written.Load(), Settled: r.settled.Load(), Rate: r.pace.limit(), Probing: r.probing.Load(), Waiting: r.waiting.Load()}
 	r.mu.Lock()
 	for why, n := range r.skipped {
 		p.Skipped += n - r.plan.Skip[why]

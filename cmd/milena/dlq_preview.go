@@ -125,6 +125,7 @@ func skipText(why string) string {
 		dlq.SkipDeleted:  "their endpoint is deleted (--include-disabled)",
 		dlq.SkipUnknown:  "their endpoint is unknown (--include-disabled)",
 		dlq.SkipCanary:   "the first one of their endpoint was not delivered",
+		dlq.SkipLate:     "what became of the first one of their endpoint was not known in time (--canary-wait)",
 		dlq.SkipTooLarge: "the broker refuses them as too large",
 		dlq.SkipSettled:  "someone else settled them meanwhile",
 		dlq.SkipGone:     "the topic has them no longer: their retention ended, or someone settled them",

@@ -22,25 +22,36 @@ type progress struct {
 
 	written bool // all of it; what becomes of it is followed
 
-	bars *mpb.Progress // nil: lines
-	bar  *mpb.Bar
+	terminal bool
+	created  time.Time
+	probed   bool          // canaries came first
+	before   int64         // what was done when the rest began
+	bars     *mpb.Progress // nil: lines
+	bar      *mpb.Bar
 }
 
 // lineEvery is how often lines are written.
 const lineEvery = 5 * time.Second
 
 func newProgress(out io.Writer, total int64, terminal bool) *progress {
-	now := time.Now()
-	p := &progress{out: out, total: total, began: now, told: now}
+	p := &progress{out: out, total: total, terminal: terminal, created: time.Now()}
 	p.waits.say = p.say
-	if terminal && total > 0 {
-		p.bars = mpb.New(mpb.WithOutput(out), mpb.WithWidth(48))
-		p.bar = p.bars.AddBar(total, mpb.BarRemoveOnComplete(),
+	return p
+}
+
+// begin is when the rate begins that tells how much time is left: canaries have none.
+func (p *progress) begin(done int64) {
+	p.began, p.told = p.created, p.created
+	if p.probed {
+		p.began, p.told, p.before = time.Now(), time.Now(), done
+	}
+	if left := p.total - p.before; p.terminal && left > 0 {
+		p.bars = mpb.New(mpb.WithOutput(p.out), mpb.WithWidth(48))
+		p.bar = p.bars.AddBar(left, mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.CountersNoUnit("%d / %d", decor.WCSyncSpace)),
 			mpb.AppendDecorators(decor.Percentage(decor.WCSyncSpace), decor.AverageSpeed(0, "  %.0f/s"),
 				decor.Name("  left "), decor.AverageETA(decor.ET_STYLE_GO)))
 	}
-	return p
 }
 
 // say writes a line above the bar.
@@ -54,20 +65,27 @@ func (p *progress) say(text string) {
 
 func (p *progress) update(now dlq.Progress) {
 	done := now.Settled + now.Skipped
-	if p.bar != nil {
-		p.bar.SetCurrent(done)
-		return
-	}
-	if now.Waiting {
+	switch {
+	case now.Waiting:
 		text := fmt.Sprintf("%d canaries are sent, waiting for what comes of them", now.Written)
 		p.waits.tell(text, text, nil, time.Now())
+		p.probed = true
+		return
+	case now.Probing:
+		p.probed = true
+		return
+	case p.began.IsZero():
+		p.begin(done)
+	}
+	if p.bar != nil {
+		p.bar.SetCurrent(done - p.before)
 		return
 	}
 	if time.Since(p.told) < lineEvery {
 		return
 	}
 	p.told = time.Now()
-	rate := float64(done) / time.Since(p.began).Seconds()
+	rate := float64(done-p.before) / time.Since(p.began).Seconds()
 	left := "unknown"
 	if rate > 0 {
 		left = time.Duration(float64(p.total-done) / rate * float64(time.Second)).Round(time.Second).String()

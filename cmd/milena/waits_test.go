@@ -173,6 +173,10 @@ func TestCanariesThatAreWaitedForAreSaidOnce(t *testing.T) {
 	for range 3 {
 		p.update(dlq.Progress{Written: 2, Waiting: true})
 	}
+	p.update(dlq.Progress{Settled: 2}) // the rest begins, whose rate knows nothing of the waiting
+	if p.before != 2 || p.began.Equal(p.created) {
+		t.Errorf("the rest began with %d done, %s after the run", p.before, p.began.Sub(p.created))
+	}
 	p.following(dlq.Outcomes{})
 	if text := said.String(); strings.Count(text, "2 canaries are sent") != 1 || !strings.Contains(text, "all is written; waiting for what becomes of it") {
 		t.Errorf("%q", text)
