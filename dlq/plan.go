@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -156,6 +157,15 @@ func (p *Plan) Takes() time.Duration {
 		seconds = max(seconds, float64(most)/p.Job.EndpointRate)
 	}
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second)
+}
+
+// Delays is how long an endpoint takes for n deliveries by its own limit, at least.
+func (st *EndpointState) Delays(n int64) time.Duration {
+	if st == nil || st.Limit == nil || st.Limit.Rate <= 0 {
+		return 0
+	}
+	seconds := float64(max(0, n-int64(st.Limit.Size()))) / st.Limit.Rate
+	return time.Duration(min(seconds*float64(time.Second), math.MaxInt64)).Round(time.Second)
 }
 
 // View is a plan as JSON shows it.

@@ -19,9 +19,10 @@ type Selection struct {
 	Bytes    int64
 	Oldest   time.Time // death
 	Newest   time.Time
-	Shares   map[string]*Share // by endpoint id
-	Unfit    map[string]int64  // why, how many: selected by the filter, but not to be sent; not in Count
-	From     Snapshot          // the lowest offset selected of each partition, where the filter has a limit; else nil
+	Shares   map[string]*Share        // by endpoint id
+	Unfit    map[string]int64         // why, how many: selected by the filter, but not to be sent; not in Count
+	Nowhere  map[schemas.Reason]int64 // of Unfit, those that belong to no endpoint
+	From     Snapshot                 // the lowest offset selected of each partition, where the filter has a limit; else nil
 	Coverage Coverage
 
 	topicID [16]byte          // of the topic that they were read from
@@ -68,6 +69,9 @@ func (s *selected) add(e *Entry) error {
 	s.from, s.topicID = e.Offset, e.rec.TopicID // they come newest first
 	if why := s.unfit(e); why != "" {
 		s.Unfit[why]++
+		if why == SkipNowhere {
+			s.Nowhere[e.Reason]++
+		}
 		return nil
 	}
 	s.Count++
@@ -102,7 +106,7 @@ func (s *Store) choose(ctx context.Context, f Filter, below, from Snapshot, unfi
 	var parts []*selected
 	cover, err := s.visit(ctx, &f, below, inWaves, func(p int32) func(*Entry) error {
 		sel := &selected{part: p, unfit: unfit}
-		sel.Shares, sel.Unfit = map[string]*Share{}, map[string]int64{}
+		sel.Shares, sel.Unfit, sel.Nowhere = map[string]*Share{}, map[string]int64{}, map[schemas.Reason]int64{}
 		mu.Lock()
 		parts = append(parts, sel)
 		mu.Unlock()
@@ -120,7 +124,8 @@ func (s *Store) choose(ctx context.Context, f Filter, below, from Snapshot, unfi
 	if err != nil {
 		return nil, err
 	}
-	all := &Selection{Snapshot: below, Shares: map[string]*Share{}, Unfit: map[string]int64{}, Coverage: cover, offsets: map[int32][]int64{}}
+	all := &Selection{Snapshot: below, Shares: map[string]*Share{}, Unfit: map[string]int64{}, Nowhere: map[schemas.Reason]int64{},
+		Coverage: cover, offsets: map[int32][]int64{}}
 	if limited {
 		all.From = Snapshot{}
 	}
@@ -147,6 +152,9 @@ func (s *Selection) take(p *selected) {
 	}
 	for why, n := range p.Unfit {
 		s.Unfit[why] += n
+	}
+	for reason, n := range p.Nowhere {
+		s.Nowhere[reason] += n
 	}
 	for id, share := range p.Shares {
 		have := s.Shares[id]

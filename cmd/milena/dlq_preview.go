@@ -40,13 +40,17 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 			fmt.Fprintf(w, "%d\t%s\n", share.Count, dash(id))
 			continue
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", share.Count, dash(id), reasonsText(share), stateText(plan.States[id]))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", share.Count, endpointText(id), reasonsText(share.Reasons), stateText(plan.States[id])+limitText(plan.States[id], share.Count))
+	}
+	if n := plan.Unfit[dlq.SkipNowhere]; n > 0 {
+		fmt.Fprintf(w, "%d\t%s\t%s\t-\n", n, noEndpoint, reasonsText(plan.Nowhere))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if plan.Job.ToEndpoint != "" {
-		fmt.Fprintf(out, "all of them go to %s: %s\n", plan.Job.ToEndpoint, stateText(plan.States[plan.Job.ToEndpoint]))
+		fmt.Fprintf(out, "all of them go to %s: %s\n", plan.Job.ToEndpoint,
+			stateText(plan.States[plan.Job.ToEndpoint])+limitText(plan.States[plan.Job.ToEndpoint], plan.Write))
 	}
 	if plan.Count > 0 {
 		what := "died"
@@ -70,12 +74,34 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 	return nil
 }
 
-func reasonsText(share *dlq.Share) string {
+// noEndpoint stands for the endpoint of letters whose record named none.
+const noEndpoint = "(none)"
+
+func endpointText(id string) string {
+	if id == "" {
+		return noEndpoint
+	}
+	return safe(id)
+}
+
+// limitText says how long the endpoint's own limit makes n deliveries take.
+func limitText(st *dlq.EndpointState, n int64) string {
+	if st == nil || st.Skip != "" || st.Limit == nil {
+		return ""
+	}
+	text := fmt.Sprintf("; takes %g/s", st.Limit.Rate)
+	if d := st.Delays(n); d > 0 {
+		text += ", so these in " + d.String() + " or more"
+	}
+	return text
+}
+
+func reasonsText(reasons map[schemas.Reason]int64) string {
 	var parts []string
-	for _, reason := range slices.SortedFunc(maps.Keys(share.Reasons), func(a, b schemas.Reason) int {
-		return cmp.Or(cmp.Compare(share.Reasons[b], share.Reasons[a]), cmp.Compare(a, b))
+	for _, reason := range slices.SortedFunc(maps.Keys(reasons), func(a, b schemas.Reason) int {
+		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
 	}) {
-		parts = append(parts, fmt.Sprintf("%s %d", safe(string(reason)), share.Reasons[reason]))
+		parts = append(parts, fmt.Sprintf("%s %d", safe(string(reason)), reasons[reason]))
 	}
 	if parts == nil {
 		return "-"

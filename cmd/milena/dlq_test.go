@@ -371,3 +371,26 @@ func TestAReplayOfWhatIsAllSkippedFailsForWhoWaits(t *testing.T) {
 		}
 	}
 }
+
+func TestAPreviewNamesWhatTakesLongAndWhatBelongsToNobody(t *testing.T) {
+	fake, env := cluster(t)
+	bury(t, fake, "shop-1", "1", "2", "3")
+	ep, err := json.Marshal(schemas.Endpoint{ID: "shop-1", URL: "https://example.com/", EventTypes: []string{"*"}, State: schemas.StateEnabled, Version: 2,
+		RateLimit: &schemas.RateLimit{Rate: 0.1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Produce(t, fake.Client(), &kgo.Record{Topic: "webhooks.endpoints", Key: []byte("shop-1"), Value: ep})
+	l := schemas.NewLetter(schemas.Delivery{Payload: []byte("{}"), Origin: schemas.Origin{Topic: "webhooks.deliveries", Offset: 9}}, schemas.ReasonMalformed, time.Now())
+	rec := l.Record()
+	dead := &kgo.Record{Topic: "webhooks.dlq", Key: rec.Key, Value: rec.Value}
+	for _, h := range rec.Headers {
+		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+	}
+	testkit.Produce(t, fake.Client(), dead)
+	res := run(t, "", env, "dlq", "replay", "--all", "--dry-run")
+	const rows = "3        shop-1    exhausted 3  ok; takes 0.1/s, so these in 20s or more\n1        (none)    malformed 1  -\n"
+	if res.code != exitDone || !strings.Contains(res.err, rows) || !strings.Contains(res.err, "3 of 4 to replay") {
+		t.Errorf("%+v", res)
+	}
+}
