@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 const nowHelp = `The state is what an endpoint is in now: that its owner disabled it (after a 410, or days
 without success), paused it or opened its breaker counts beside what is registered. With --json that
-is in "now", and "state" is the registered one.`
+is in "now", and "state" is the registered one. Where the health topic cannot be read the registered
+states are shown, "now" is unknown, and stderr says why.`
 
 // knownTrouble is what owners wrote of endpoints in trouble.
 type knownTrouble struct {
@@ -42,7 +44,11 @@ func (e *endpointRun) trouble(ids ...string) (*knownTrouble, error) {
 		}
 		return err
 	})
-	return k, err
+	if e.cmd.Context().Err() != nil { // whoever interrupts it does not want to see it
+		return nil, err
+	}
+	k.unread = cmp.Or(k.unread, err)
+	return k, nil
 }
 
 // say tells on stderr that only the registered states are known, if it is so.

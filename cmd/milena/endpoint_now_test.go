@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -104,6 +105,25 @@ func TestWhoMayNotReadHealthIsToldThatTheStatesAreTheRegisteredOnes(t *testing.T
 		}
 	}
 	if res := run(t, "", as("reader", "r"), "endpoint", "list", "--failing"); res.code != exitFailed || !strings.Contains(res.err, "operation Read on Topic webhooks.health") {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestListAndGetShowWhatIsRegisteredWhenHealthCannotBeRead(t *testing.T) {
+	fake, env := cluster(t)
+	bury(t, fake, "shop-1")
+	names := schemas.Names{Prefix: schemas.DefaultPrefix}
+	if _, err := kadm.NewClient(fake.Client()).DeleteTopics(t.Context(), names.Health()); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"list", "get shop-1", "list --json"} {
+		res := run(t, "", env, append([]string{"endpoint"}, strings.Fields(verb)...)...)
+		if res.code != exitDone || !strings.Contains(res.err, "the states are the registered ones") || !strings.Contains(res.err, "topic webhooks.health is missing") ||
+			!strings.Contains(res.out, "enabled") || strings.HasSuffix(verb, "--json") != strings.Contains(res.out, `"now":{"state":"unknown"}`) {
+			t.Errorf("%s: %+v", verb, res)
+		}
+	}
+	if res := run(t, "", env, "endpoint", "list", "--failing"); res.code != exitFailed || !strings.Contains(res.err, "webhooks.health is missing") {
 		t.Errorf("%+v", res)
 	}
 }
