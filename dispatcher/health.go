@@ -130,7 +130,7 @@ func (s *lanes) healthOf(l *lane, now time.Time) *schemas.Health {
 	}
 	if l.episode.active() || !l.breaker.closed() {
 		e := l.episode.Episode
-		e.BreakerStep, e.OpenUntil = l.breaker.step, l.breaker.until
+		e.BreakerStep, e.OpenUntil = l.breaker.step, l.breaker.until.UTC()
 		rec.Since = &e
 	}
 	if l.pausedUntil.After(now) && l.pauseStatus != 0 {

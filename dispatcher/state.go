@@ -55,7 +55,7 @@ func (d *Dispatcher) Lane(endpointID string) (state LaneState, ok bool) {
 		state.PausedUntil, state.PausedBy = l.pausedUntil, l.pauseStatus
 	}
 	if l.breaker.open(now) {
-		state.OpenUntil = l.breaker.until
+		state.OpenUntil = l.breaker.until.UTC()
 	}
 	if l.held != nil {
 		state.Held, state.HeldSince = l.held.count(), l.held.since

@@ -115,7 +115,7 @@ func TestAttemptsShowsTheLogOldestFirst(t *testing.T) {
 		a := schemas.Attempt{DeliveryID: "webhooks.deliveries-00000000-0-" + string(rune('0'+i)) + "." + endpoint, EndpointID: endpoint, EventID: "e",
 			Type: "a.b\x1b[31m", Outcome: schemas.OutcomeDelivered, Status: 204, Number: 1, Started: base.Add(time.Duration(i) * time.Second)}
 		if i == 3 {
-			a.Outcome, a.Status, a.NextTry = schemas.OutcomeRetry, 500, time.Now().Add(time.Hour)
+			a.Outcome, a.Status, a.NextTry = schemas.OutcomeRetry, 500, time.Now().UTC().Add(time.Hour)
 		}
 		value, err := json.Marshal(a)
 		if err != nil {

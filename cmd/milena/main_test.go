@@ -6,9 +6,11 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/milena-project/milena/internal/testkit"
 	"github.com/spf13/cobra"
@@ -23,8 +25,12 @@ func TestMain(m *testing.M) {
 		os.Args = append([]string{"milena"}, strings.Fields(args)...)
 		main()
 	}
+	time.Local = zone
 	testkit.VerifyMain(wrap(m))
 }
+
+// zone is that of whoever sits at the tests' terminal: what is local by mistake is seen.
+var zone = time.FixedZone("", 5*3600+45*60)
 
 // asProgram names the variable with whose words the tests' process is milena.
 const asProgram = "MILENA_TEST_AS_PROGRAM"
@@ -44,6 +50,9 @@ func run(t *testing.T, stdin string, environ []string, args ...string) result {
 	var out, errOut bytes.Buffer
 	p := &program{in: strings.NewReader(stdin), out: &out, err: &errOut, environ: environ}
 	code := p.run(context.Background(), args)
+	if at := strings.Index(out.String(), `+05:45"`); at >= 0 && slices.Contains(args, "--json") {
+		t.Errorf("milena %s: a time that is not in UTC: %s", strings.Join(args, " "), out.String()[max(0, at-60):at+7])
+	}
 	return result{code: code, out: out.String(), err: errOut.String()}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-var three = time.Date(2026, 12, 1, 3, 0, 0, 0, time.Local)
+var three = time.Date(2026, 12, 1, 3, 0, 0, 0, zone)
 
 func TestAWaitSaysWhatHasChangedAndNowAndThenThatNothingHas(t *testing.T) {
 	var said []string

@@ -44,13 +44,13 @@ func Of(ep *schemas.Endpoint, h *schemas.Health, now time.Time) Status {
 	e := episode(ep, h)
 	switch {
 	case switchedOff(ep, e):
-		return Status{State: Disabled, Why: e.DisabledReason, Since: e.DisabledAt}
+		return Status{State: Disabled, Why: e.DisabledReason, Since: e.DisabledAt.UTC()}
 	case paused(ep, h, now):
-		return Status{State: Paused, Why: fmt.Sprintf("it answered %d with Retry-After", h.Paused.Status), Until: h.Paused.Until}
+		return Status{State: Paused, Why: fmt.Sprintf("it answered %d with Retry-After", h.Paused.Status), Until: h.Paused.Until.UTC()}
 	case e != nil && e.BreakerStep > 0:
-		return Status{State: Open, Why: failure(e), Since: e.FailingSince, Until: e.OpenUntil}
+		return Status{State: Open, Why: failure(e), Since: e.FailingSince.UTC(), Until: e.OpenUntil.UTC()}
 	case e != nil && e.Attempts > 0:
-		return Status{State: Failing, Why: failure(e), Since: e.FailingSince}
+		return Status{State: Failing, Why: failure(e), Since: e.FailingSince.UTC()}
 	}
 	return Status{State: Enabled}
 }

@@ -18,7 +18,7 @@ func FromKgo(r *kgo.Record, topicID [16]byte) schemas.Record {
 		TopicID:   topicID,
 		Partition: r.Partition,
 		Offset:    r.Offset,
-		Timestamp: r.Timestamp,
+		Timestamp: r.Timestamp.UTC(), // whoever shows it says in which zone
 		Key:       r.Key,
 		Value:     r.Value,
 		Headers:   fromKgoHeaders(r.Headers),

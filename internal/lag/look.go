@@ -56,7 +56,7 @@ func (r *Reader) Close() {
 // Look makes a report. countFor bounds the counting of dead letters, which reads all
 // of them: what takes longer is left out.
 func (r *Reader) Look(ctx context.Context, now time.Time, countFor time.Duration) (*Report, error) {
-	rep := &Report{At: now}
+	rep := &Report{At: now.UTC()}
 	for _, g := range []string{"router", "dispatcher", "releaser"} {
 		if err := r.group(ctx, rep, g); err != nil {
 			return nil, err
