@@ -85,12 +85,8 @@ func (r *resending) missing(d *schemas.Delivery, rec *schemas.Record, open bool)
 // readHeld looks which endpoints have work on hold, in any partition: what has no attempt
 // there may only be waiting.
 func (r *resending) readHeld(ctx context.Context) error {
-	var of []string
-	if id := r.past.endpoint(); id != "" {
-		of = []string{id}
-	}
 	var trouble health.Topic
-	err := r.store.readHealth(ctx, &trouble, of...)
+	err := r.store.readHealth(ctx, &trouble, r.past.endpoints()...)
 	r.held = map[string]bool{}
 	for id, h := range trouble.Endpoints() {
 		r.held[id] = h.Next != nil
@@ -175,7 +171,7 @@ func (r *resending) moves(rec *schemas.Record) {
 // comes notes that a record of a delivery has yet to be read.
 func (r *resending) comes(rec *schemas.Record) {
 	d, err := schemas.ParseDelivery(*rec)
-	if err != nil || (r.past.Endpoint != "" && r.past.Endpoint != d.EndpointID) {
+	if err != nil || !oneOf(r.past.Endpoints, d.EndpointID) {
 		return
 	}
 	r.mu.Lock()

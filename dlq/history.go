@@ -96,7 +96,7 @@ func (r *resending) readHistory(ctx context.Context) error {
 	}
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
 		var a schemas.Attempt
-		if json.Unmarshal(rec.Value, &a) != nil || (r.past.Endpoint != "" && a.EndpointID != r.past.Endpoint) {
+		if json.Unmarshal(rec.Value, &a) != nil || !oneOf(r.past.Endpoints, a.EndpointID) {
 			return nil
 		}
 		came := resultOf(a.Outcome)

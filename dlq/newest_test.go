@@ -125,7 +125,8 @@ func TestTheGapReportCountsWhatWasMade(t *testing.T) {
 	w.writer.Write(kafka.Message{Topic: w.names.Health(), Partition: partitionOf("ep_held"), Key: []byte("ep_held"), Value: h}, nil)
 	w.flush()
 	w.dispatched()
-	for _, past := range []Past{{Since: since, Missing: true}, {Since: since, Missing: true, Endpoint: "ep_held"}, {Since: since, Missing: true, Endpoint: "ep_ok"}} {
+	for _, past := range []Past{{Since: since, Missing: true}, {Since: since, Missing: true, Endpoints: []string{"ep_held"}},
+		{Since: since, Missing: true, Endpoints: []string{"ep_ok"}}, {Since: since, Missing: true, Endpoints: []string{"ep_ok", "ep_held", "ep_new"}}} {
 		plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, past)
 		if err != nil {
 			t.Fatal(err)
@@ -133,14 +134,14 @@ func TestTheGapReportCountsWhatWasMade(t *testing.T) {
 		missing := int64(0)
 		for id, g := range gaps {
 			if *g != *want[id] {
-				t.Errorf("%s of --endpoint %q:\n%+v, want\n%+v", id, past.Endpoint, *g, *want[id])
+				t.Errorf("%s of --endpoint %q:\n%+v, want\n%+v", id, past.Endpoints, *g, *want[id])
 			}
 			if sum := g.Delivered + g.Dead + g.Discarded + g.Elsewhere + g.Gone + g.Retrying + g.Held + g.Missing + g.Unknown; sum != g.Deliveries {
 				t.Errorf("%s: %d of %d deliveries are in the columns", id, sum, g.Deliveries)
 			}
 			missing += g.Missing
 		}
-		if plan.Write != missing || past.Endpoint == "" && len(gaps) != 2 {
+		if plan.Write != missing || len(gaps) != 1 && len(past.Endpoints) == 1 || len(gaps) != 2 && len(past.Endpoints) != 1 {
 			t.Errorf("%d of %d missing would be sent, of %d endpoints", plan.Write, missing, len(gaps))
 		}
 	}

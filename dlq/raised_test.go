@@ -225,13 +225,13 @@ func TestAResendFindsWhatWasWrittenBeforeThePartitionsWereRaised(t *testing.T) {
 	w.forwarded(late, now)
 	after := w.publishIn(now, id, "after")
 	for _, d := range []schemas.Delivery{lost, before, misrouted, late, after} {
-		for _, past := range []Past{{Event: d.Event.ID}, {Delivery: d.ID()}, {Event: d.MessageID(), Endpoint: id}} {
+		for _, past := range []Past{{Event: d.Event.ID}, {Delivery: d.ID()}, {Event: d.MessageID(), Endpoints: []string{id}}} {
 			if plan, _, err := w.store.PlanResend(w.ctx(), Job{}, past); err != nil || plan.Write != 1 {
 				t.Errorf("%+v: %+v %v", past, plan, err)
 			}
 		}
 	}
-	plan, _, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoint: id, Since: since})
+	plan, _, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoints: []string{id}, Since: since})
 	if err != nil || plan.Write != 5 {
 		t.Fatalf("%+v %v", plan, err)
 	}
@@ -285,15 +285,15 @@ func TestMissingKnowsWhatHappenedBeforeThePartitionsWereRaised(t *testing.T) {
 	w.writer.Write(kafka.Message{Topic: w.names.Health(), Partition: kafka.Partition([]byte(held), raisedTo), Key: []byte(held), Value: []byte("{}")}, nil)
 	w.flush()
 	w.dispatched()
-	for _, endpoint := range []string{id, ""} {
-		plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoint: endpoint, Since: since, Missing: true})
+	for _, endpoints := range [][]string{{id}, nil} {
+		plan, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoints: endpoints, Since: since, Missing: true})
 		if err != nil || plan.Write != 1 {
 			t.Fatalf("%+v %v", plan, err)
 		}
 		if want := (Gap{Deliveries: 6, Delivered: 1, Dead: 1, Retrying: 2, Unknown: 1, Missing: 1}); *gaps[id] != want {
 			t.Errorf("%+v", gaps[id])
 		}
-		if want := (Gap{Deliveries: 1, Held: 1}); endpoint == "" && *gaps[held] != want {
+		if want := (Gap{Deliveries: 1, Held: 1}); endpoints == nil && *gaps[held] != want {
 			t.Errorf("%+v", gaps[held])
 		}
 	}

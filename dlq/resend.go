@@ -19,13 +19,13 @@ import (
 // succeeded, and what was never attempted. What Milena itself wrote there later
 // (retries, replays, resends) is no delivery of its own and is passed over.
 type Past struct {
-	Event    string // the producer's event id, or the message id
-	Delivery string // delivery id
-	Endpoint string
-	Since    time.Time // written then or later; zero: as far back as the topic goes
-	Until    time.Time // written before; zero: now
-	Missing  bool      // only what has no delivered attempt and nothing else is on its way for
-	Sources  *Sources  // nil: only what stands in deliveries
+	Event     string    // the producer's event id, or the message id
+	Delivery  string    // delivery id
+	Endpoints []string  // one of these; none: any
+	Since     time.Time // written then or later; zero: as far back as the topic goes
+	Until     time.Time // written before; zero: now
+	Missing   bool      // only what has no delivered attempt and nothing else is on its way for
+	Sources   *Sources  // nil: only what stands in deliveries
 }
 
 // PlanResend selects what a resend would send again, and reports what became of the
@@ -74,10 +74,7 @@ func (s *Store) selectPast(ctx context.Context, past Past) (*resending, error) {
 
 // filter is what the run's record says of the selection.
 func (p *Past) filter() Filter {
-	f := Filter{Since: p.Since, Until: p.Until}
-	if p.Endpoint != "" {
-		f.Endpoints = []string{p.Endpoint}
-	}
+	f := Filter{Endpoints: sorted(p.Endpoints), Since: p.Since, Until: p.Until}
 	for _, id := range []string{p.Event, p.Delivery} {
 		if id != "" {
 			f.IDs = append(f.IDs, id)
@@ -86,13 +83,15 @@ func (p *Past) filter() Filter {
 	return f
 }
 
-// endpoint is the one that all selected deliveries belong to; empty: there may be others.
-func (p *Past) endpoint() string {
-	if p.Endpoint != "" {
-		return p.Endpoint
+// endpoints are those that all selected deliveries belong to; nil: there may be others.
+func (p *Past) endpoints() []string {
+	if len(p.Endpoints) > 0 {
+		return p.Endpoints
 	}
-	_, id, _ := schemas.ParseDeliveryID(p.Delivery) // no id: it is of none
-	return id
+	if _, id, _ := schemas.ParseDeliveryID(p.Delivery); id != "" { // no id: it is of none
+		return []string{id}
+	}
+	return nil
 }
 
 func (s *Store) window(ctx context.Context, topic string, past Past, ends []int64) (from, to []int64, err error) {
@@ -134,21 +133,20 @@ type resending struct {
 	sel       Selection
 }
 
-// parallel reads several partitions at the same time: of one endpoint those in which it
-// can be, of which it passes over the batches that do not name it. Deliveries may be in any,
+// parallel reads several partitions at the same time: of some endpoints those in which they
+// can be, of which it passes over the batches that name none of them. Deliveries may be in any,
 // for producers have partitioners of their own.
 func (r *resending) parallel(ctx context.Context, topic string, from, to []int64, fn func(*schemas.Record) error) error {
-	var endpoints []string
-	if id := r.past.endpoint(); id != "" {
-		endpoints = []string{id}
-	}
+	endpoints := r.past.endpoints()
 	parts := partitionsOf(endpoints, int32(len(to)))
 	if topic == r.store.names.Deliveries() {
 		parts = every(int32(len(to)))
 	}
 	var wanted func([]byte) bool
 	if endpoints != nil {
-		wanted = func(batch []byte) bool { return bytes.Contains(batch, []byte(endpoints[0])) }
+		wanted = func(batch []byte) bool {
+			return slices.ContainsFunc(endpoints, func(id string) bool { return bytes.Contains(batch, []byte(id)) })
+		}
 	}
 	return r.store.forwards(ctx, topic, parts, from, to, wanted, fn)
 }
@@ -219,7 +217,7 @@ func (r *resending) original(d *schemas.Delivery, rec *schemas.Record) bool {
 
 func (r *resending) wanted(d *schemas.Delivery, rec *schemas.Record) bool {
 	p := &r.past
-	return (p.Endpoint == "" || p.Endpoint == d.EndpointID) &&
+	return oneOf(p.Endpoints, d.EndpointID) &&
 		(p.Delivery == "" || p.Delivery == d.ID()) &&
 		(p.Event == "" || p.Event == d.Event.ID || p.Event == d.MessageID()) &&
 		(p.Since.IsZero() || !rec.Timestamp.Before(p.Since)) && (p.Until.IsZero() || rec.Timestamp.Before(p.Until))

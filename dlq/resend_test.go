@@ -198,8 +198,8 @@ func TestOnlyWhatItsOwnEndpointHasHadIsDelivered(t *testing.T) {
 	}
 	w.flush()
 	w.dispatched()
-	for _, endpoint := range []string{"", "ep_1"} {
-		_, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoint: endpoint, Since: since, Missing: true})
+	for _, endpoint := range [][]string{nil, {"ep_1"}} {
+		_, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoints: endpoint, Since: since, Missing: true})
 		if err != nil || *gaps["ep_1"] != (Gap{Deliveries: 2, Delivered: 1, Dead: 1}) {
 			t.Errorf("--endpoint %q: %+v %v", endpoint, gaps["ep_1"], err)
 		}

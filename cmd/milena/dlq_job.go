@@ -69,7 +69,7 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 		}
 		if plan.Total() == 0 {
 			r.notef("nothing matched")
-			if f.json && f.dryRun {
+			if f.json {
 				err = r.preview(plan, true)
 			}
 			if err == nil && f.failEmpty {
@@ -95,6 +95,11 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 // expects something to be done, that is a failure.
 func (f *jobFlags) nothing(r *dlqRun, plan *dlq.Plan) error {
 	r.notef("nothing to do")
+	if f.json {
+		if err := r.preview(plan, true); err != nil {
+			return err
+		}
+	}
 	switch {
 	case f.opts.Wait:
 		return &dlq.UndeliveredError{Of: plan.Total(), Skipped: plan.Total()}

@@ -30,7 +30,11 @@ endpoint, the largest first. Ctrl-C shows what was read until then, and says so.
 		}
 		if f.json {
 			for _, g := range sum.Groups {
-				if err := r.writeJSON(g); err != nil {
+				line := struct {
+					*dlq.Group
+					Complete bool `json:"complete"` // what was read; a group may have more
+				}{g, sum.Coverage.Complete}
+				if err := r.writeJSON(line); err != nil {
 					return err
 				}
 			}

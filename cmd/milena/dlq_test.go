@@ -190,7 +190,11 @@ func TestBadInputAboutDeadLetters(t *testing.T) {
 		{"resend --endpoint shop-1 --all", exitUsage, "--since"},
 		{"resend --endpoint shop-1 --all --since 1h", exitUsage, "nobody can be asked"},
 		{"resend --endpoint shop-1 --all --since 1h --yes", exitDone, "nothing matched"},
-		{"resend --event x --yes --fail-empty", exitFailed, "nothing matched"},
+		{"resend --event x --yes", exitFailed, "no such event: x is not in webhooks.deliveries, which keeps what is younger than its retention; --from-sources"},
+		{"resend --delivery x --dry-run", exitFailed, "no such delivery: x is not in webhooks.deliveries"},
+		{"resend --delivery x --missing --since 1d --dry-run", exitFailed, "no such delivery: x"},
+		{"resend --endpoint shop-1,x.y --all --since 1h --yes", exitUsage, `--endpoint "x.y": want an endpoint id`},
+		{"resend --endpoint shop-1 --all --since 1h --yes --fail-empty", exitFailed, "nothing matched"},
 		{"resend --event x --yes --max -1", exitUsage, "--max -1"},
 		{"resend --event x --all --yes", exitUsage, "--all is for a window"},
 		{"resend --missing --since 2m --dry-run", exitUsage, "--missing looks at what is older than 15m"},
@@ -222,6 +226,27 @@ func TestADryRunOfNothingIsAPlanOfNothing(t *testing.T) {
 	var plan dlq.View
 	if err := json.Unmarshal([]byte(res.out), &plan); err != nil || res.code != exitDone || plan.Matched != 0 {
 		t.Errorf("%v %+v", err, res)
+	}
+}
+
+func TestWhatIsReadByAProgramIsThereAlsoWhereThereIsNothingToDo(t *testing.T) {
+	fake, env := cluster(t)
+	for _, args := range []string{"dlq replay --all --yes --json", "dlq discard --all --yes --because x --no-export --json", "resend --endpoint shop-1 --all --since 1h --yes --json"} {
+		res := run(t, "", env, strings.Fields(args)...)
+		var plan dlq.View
+		if err := json.Unmarshal([]byte(res.out), &plan); err != nil || res.code != exitDone || !strings.Contains(res.out, `{"matched":0,"write":0,`) {
+			t.Errorf("milena %s: %v %+v", args, err, res)
+		}
+	}
+	bury(t, fake, "shop-1", "1")
+	if res := run(t, "", env, "endpoint", "disable", "shop-1"); res.code != exitDone {
+		t.Fatalf("%+v", res)
+	}
+	if res := run(t, "", env, "dlq", "replay", "--all", "--yes", "--json"); res.code != exitDone || !strings.Contains(res.out, `{"matched":1,"write":0,"skip":{"endpoint_disabled":1}`) {
+		t.Errorf("all are skipped: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "summary", "--json"); !strings.Contains(res.out, `"endpoint_id":"shop-1","count":1`) || !strings.HasSuffix(res.out, `,"complete":true}`+"\n") {
+		t.Errorf("summary: %+v", res)
 	}
 }
 

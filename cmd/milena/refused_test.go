@@ -32,7 +32,7 @@ func TestWhoMayOnlyReadIsToldBeforeARunBegins(t *testing.T) {
 			t.Errorf("milena %s: %+v", args, res)
 		}
 	}
-	if res := run(t, "", as("reader", "r"), "resend", "--event", "x", "--dry-run"); res.code != exitDone {
+	if res := run(t, "", as("reader", "r"), "resend", "--endpoint", "x", "--all", "--since", "1h", "--dry-run"); res.code != exitDone {
 		t.Errorf("a look needs no right to write: %+v", res)
 	}
 }

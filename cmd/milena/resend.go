@@ -11,7 +11,6 @@ import (
 	"github.com/milena-project/milena/dlq"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/router"
-	"github.com/milena-project/milena/schemas"
 )
 
 // resendFlags are the flags of milena resend.
@@ -51,7 +50,7 @@ reconciliation. Of what was replayed or sent again the newest counts. The column
 	fs := cmd.Flags()
 	fs.StringVar(&f.past.Event, "event", "", "this event, by the producer's id or its message id")
 	fs.StringVar(&f.past.Delivery, "delivery", "", "this delivery, by its id")
-	fs.StringVar(&f.past.Endpoint, "endpoint", "", "of this endpoint")
+	fs.StringSliceVar(&f.past.Endpoints, "endpoint", nil, "of this endpoint (repeatable)")
 	fs.StringVar(&f.since, "since", "", "written at this time or later: how long ago (2h, 3d) or a time, with its zone or local")
 	fs.StringVar(&f.until, "until", "", "written before: how long ago or a time (with --missing, default 15m)")
 	fs.BoolVar(&f.past.Missing, "missing", false, "only what was never attempted and is not on its way")
@@ -66,7 +65,7 @@ reconciliation. Of what was replayed or sent again the newest counts. The column
 func (f *resendFlags) check(terminal bool) (err error) {
 	window := f.past.Event == "" && f.past.Delivery == ""
 	switch {
-	case window && f.past.Endpoint == "" && !f.past.Missing:
+	case window && len(f.past.Endpoints) == 0 && !f.past.Missing:
 		return usage("say which: --event, --delivery, --endpoint with --all, or --missing")
 	case window && f.past.Missing == f.all:
 		return usage("say one of --missing (what was never attempted) and --all (also what was delivered)")
@@ -74,8 +73,6 @@ func (f *resendFlags) check(terminal bool) (err error) {
 		return usage("--all is for a window of --endpoint; --event and --delivery say which already")
 	case window && f.since == "":
 		return usage("say --since: what of the window is to be looked at")
-	case f.past.Endpoint != "" && !schemas.ValidEndpointID(f.past.Endpoint):
-		return usage("--endpoint %q: want an endpoint id", f.past.Endpoint)
 	}
 	if err := f.agreeable(terminal); err != nil {
 		return err
@@ -84,14 +81,14 @@ func (f *resendFlags) check(terminal bool) (err error) {
 	if f.past.Missing && until == "" {
 		until = "15m" // what came just now may only be waiting for its turn
 	}
-	filter, err := dlq.Query{Since: f.since, Until: until}.Resolve(time.Now())
+	filter, err := dlq.Query{Endpoints: f.past.Endpoints, Since: f.since, Until: until}.Resolve(time.Now())
 	if wrong := (*dlq.QueryError)(nil); errors.As(err, &wrong) && wrong.Flag == "until" && f.until == "" {
 		return usage("--since %s: --missing looks at what is older than %s, unless --until says otherwise", f.since, until)
 	}
 	if err != nil {
 		return usage("%w", err)
 	}
-	f.past.Since, f.past.Until = filter.Since, filter.Until
+	f.past.Endpoints, f.past.Since, f.past.Until = filter.Endpoints, filter.Since, filter.Until
 	f.job.Rate, err = rateOf("rate", f.rate)
 	return err
 }
@@ -109,11 +106,7 @@ func (r *dlqRun) resend(f *resendFlags) error {
 		return err
 	}
 	if plan.Write == 0 {
-		r.notef("nothing matched")
-		if f.failEmpty {
-			return &exit{code: exitFailed}
-		}
-		return nil
+		return f.nothingMatched(r, plan, len(gaps) > 0)
 	}
 	if err := r.preview(plan, f.json && f.dryRun); err != nil || f.dryRun {
 		return err
@@ -122,6 +115,32 @@ func (r *dlqRun) resend(f *resendFlags) error {
 		return err
 	}
 	return r.execute(r.cmd.Context(), plan, f.opts, f.json)
+}
+
+// nothingMatched says so. An id that was given is to be there; seen says that it is, and is
+// not missing.
+func (f *resendFlags) nothingMatched(r *dlqRun, plan *dlq.Plan, seen bool) error {
+	if f.json {
+		if err := r.writeJSON(plan.View()); err != nil {
+			return err
+		}
+	}
+	what, id := "event", f.past.Event
+	if f.past.Delivery != "" {
+		what, id = "delivery", f.past.Delivery
+	}
+	if id != "" && !seen {
+		where := r.session.kafka.Names.Deliveries()
+		if !f.fromSources {
+			where += ", which keeps what is younger than its retention; --from-sources looks further back"
+		}
+		return fmt.Errorf("no such %s: %s is not in %s", what, safe(id), where)
+	}
+	r.notef("nothing matched")
+	if f.failEmpty {
+		return &exit{code: exitFailed}
+	}
+	return nil
 }
 
 func (r *dlqRun) planResend(f *resendFlags) (plan *dlq.Plan, gaps map[string]*dlq.Gap, err error) {
