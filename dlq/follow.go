@@ -275,6 +275,23 @@ func (f *follower) first(ctx context.Context, limit time.Duration) (map[string]s
 
 var errTime = errors.New("time is up")
 
+// catchUp polls once to the ends, however short the wait is: what was not read is not "not
+// tried". Where that fails, it is tried again until the wait is over.
+func (f *follower) catchUp(ctx context.Context, until time.Time) error {
+	for {
+		err := f.poll(ctx)
+		if err == nil || ctx.Err() != nil || !until.IsZero() && time.Now().After(until) {
+			return err
+		}
+		f.store.log.Warn("attempts cannot be read, trying again", "run", f.run, "err", err)
+		select {
+		case <-time.After(followEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // until polls until done, which is asked under the lock.
 func (f *follower) until(ctx context.Context, done func() bool, each func()) error {
 	tick := time.NewTicker(followEvery)

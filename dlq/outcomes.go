@@ -92,12 +92,24 @@ func undelivered(run *schemas.Run, out *Outcomes, ended error) error {
 	return e
 }
 
+// bound is when a wait that begins now ends; zero: never.
+func (o *Options) bound() time.Time {
+	if o.WaitFor <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(o.WaitFor)
+}
+
 // wait follows until all that was written is delivered or dead, or nobody can tell. It
-// ends earlier with ctx, or with errTime.
-func (f *follower) wait(ctx context.Context, opts Options) (*Outcomes, error) {
-	if opts.WaitFor > 0 {
+// ends earlier with ctx, or at a time with errTime; but not before it has read what there
+// is, or without outcomes.
+func (f *follower) wait(ctx context.Context, until time.Time, opts Options) (*Outcomes, error) {
+	if err := f.catchUp(ctx, until); err != nil {
+		return nil, err
+	}
+	if !until.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, opts.WaitFor, errTime)
+		ctx, cancel = context.WithDeadlineCause(ctx, until, errTime)
 		defer cancel()
 	}
 	told := time.Now()

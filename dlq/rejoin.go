@@ -17,12 +17,13 @@ func (s *Store) Follow(ctx context.Context, run *schemas.Run, opts Options) (*Ou
 	if run.Kind != schemas.RunReplay {
 		return nil, fmt.Errorf("run %s is a %s: only a replay is followed", run.ID, run.Kind)
 	}
+	until := opts.bound() // what the reading takes, which it does not cut, counts
 	f, err := s.rejoin(ctx, run)
 	if err != nil {
 		return nil, err
 	}
 	f.lost = max(0, run.Counts.Written-int64(len(f.open)))
-	out, err := f.wait(ctx, opts)
+	out, err := f.wait(ctx, until, opts)
 	return out, undelivered(run, out, err)
 }
 

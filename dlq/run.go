@@ -29,7 +29,7 @@ type Options struct {
 	Source     io.ReadSeeker         // import: the export
 	CanaryWait time.Duration         // for the outcomes of canaries; default two minutes
 	Wait       bool                  // then follow the outcomes of what was written
-	WaitFor    time.Duration         // at most; 0: for ever
+	WaitFor    time.Duration         // at most, once what there is was read; 0: for ever
 	Following  func(Outcomes)        // while waiting, once a second
 }
 
@@ -127,7 +127,7 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	case again:
 		rep.Outcomes, err = s.Follow(ctx, &run, opts)
 	default:
-		rep.Outcomes, err = outcomes.wait(ctx, opts)
+		rep.Outcomes, err = outcomes.wait(ctx, opts.bound(), opts)
 		err = undelivered(&run, rep.Outcomes, err)
 	}
 	return rep, err

@@ -1,0 +1,77 @@
+//go:build !kafka
+
+package dlq
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
+)
+
+// replayed is a run of letters that are all delivered.
+func (w *world) replayed(job Job) Report {
+	w.Helper()
+	stop := w.remembering(allDelivered)
+	defer stop()
+	rep, err := w.store.Execute(w.ctx(), w.plan(job), w.runs(), Options{Wait: true})
+	if err != nil {
+		w.Fatalf("%+v %v", rep.Outcomes, err)
+	}
+	return rep
+}
+
+// impatient makes the store's reader one that gives up at the first error.
+func (w *world) impatient() {
+	w.Helper()
+	r, err := kafka.NewReader(w.cfg, kafka.WithRetryFor(0))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.store.reader.Close()
+	w.store.reader = r
+}
+
+func (w *world) failing(topic string, times int) *kfake.FaultHandle {
+	return w.fake().Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: topic, Err: kerr.NotLeaderForPartition, Count: times})
+}
+
+func TestTheShortestWaitReadsWhatThereIs(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(8, "ep_1")
+	rep := w.replayed(Job{})
+	if out, err := w.store.Follow(w.ctx(), &rep.Run, Options{WaitFor: time.Nanosecond}); err != nil || out.All.Delivered != 8 {
+		t.Errorf("%+v %v", out, err)
+	}
+	w.impatient()
+	w.failing(w.names.Attempts(), 2)
+	if out, err := w.store.Follow(w.ctx(), &rep.Run, Options{WaitFor: testkit.Patience * time.Minute}); err != nil || out.All.Delivered != 8 {
+		t.Errorf("a broker that was away: %+v %v", out, err)
+	}
+	w.failing(w.names.Attempts(), -1)
+	if out, err := w.store.Follow(w.ctx(), &rep.Run, Options{WaitFor: time.Nanosecond}); err == nil || out != nil {
+		t.Errorf("it answers without having read: %+v %v", out, err)
+	}
+}
+
+func TestWhatTheReadingTakesIsAPartOfTheWait(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(8, "ep_1")
+	rep := w.execute(Job{}, Options{})
+	const wait = 2 * time.Second
+	fault := w.failing(w.names.Deliveries(), -1)
+	var first sync.Once
+	w.fake().Observe(int16(kmsg.Fetch), func(kmsg.Request) { first.Do(func() { time.AfterFunc(wait, fault.Remove) }) })
+	out, err := w.store.Follow(w.ctx(), &rep.Run, Options{WaitFor: wait, Following: func(Outcomes) { t.Error("it goes on waiting") }})
+	if out == nil || out.All.Open != 8 || err == nil || err.Error() != "the waiting ended before all was known" {
+		t.Errorf("%+v %v", out, err)
+	}
+}
