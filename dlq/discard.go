@@ -8,7 +8,7 @@ import (
 
 // discard writes tombstones. The export of all that goes is on disk before the first.
 func (r *runner) discard(ctx context.Context) error {
-	if r.plan.Job.Export != "" {
+	if r.plan.Job.Export != "" && r.plan.Count > 0 {
 		if err := r.exportFirst(ctx); err != nil {
 			return fmt.Errorf("nothing was discarded, because the export failed: %w", err)
 		}

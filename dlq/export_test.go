@@ -248,6 +248,33 @@ func TestADiscardThatIsKilledAndResumedKeepsItsExport(t *testing.T) {
 	}
 }
 
+// Its file could not be written where it was to be: the way on is to another place. And
+// once nothing is left, nothing is to be exported.
+func TestADiscardThatGoesOnExportsWhatIsLeftToAnotherPlace(t *testing.T) {
+	w := newWorld(t)
+	w.many(5, "ep_1")
+	dir := t.TempDir()
+	failed, err := w.store.Execute(w.ctx(), w.plan(Job{Kind: schemas.RunDiscard, Export: filepath.Join(dir, "none", "x.jsonl")}), w.runs(), Options{})
+	if err == nil || len(w.records()) != 5 {
+		t.Fatalf("%+v %v", failed, err)
+	}
+	w.many(1, "ep_1") // after its snapshot
+	other := w.resumed(failed.Run)
+	other.Job.Export = filepath.Join(dir, "y.jsonl")
+	rep, err := w.store.Execute(w.ctx(), other, w.runs(), Options{})
+	if end := verifyFile(t, other.Job.Export); err != nil || end.Letters != 5 || rep.Exported != other.Job.Export || len(w.records()) != 1 {
+		t.Fatalf("%+v %v", rep, err)
+	}
+	again, err := w.store.Execute(w.ctx(), w.plan(Job{Kind: schemas.RunDiscard, Export: filepath.Join(dir, "none", "x.jsonl")}), w.runs(), Options{})
+	if err == nil {
+		t.Fatalf("%+v", again)
+	}
+	w.execute(Job{Kind: schemas.RunDiscard}, Options{})
+	if rep, err = w.store.Execute(w.ctx(), w.resumed(again.Run), w.runs(), Options{}); err != nil || rep.Exported != "" || rep.Run.State != schemas.RunDone {
+		t.Errorf("%+v %v", rep, err)
+	}
+}
+
 func verifyFile(t *testing.T, name string) ExportEnd {
 	t.Helper()
 	file, err := os.Open(name)

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
@@ -185,7 +183,7 @@ func (r *runner) imports(ctx context.Context) error {
 		return explain(err, r.store.topic, "Write")
 	}
 	source := r.plan.source
-	if err := r.store.lookUp(ctx, &source.lives, slices.Collect(maps.Keys(source.endpoints))); err != nil {
+	if err := r.store.lookUp(ctx, source); err != nil {
 		return explain(err, r.store.topic, "Read")
 	}
 	if _, err := r.opts.Source.Seek(0, io.SeekStart); err != nil {

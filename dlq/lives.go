@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/milena-project/milena/schemas"
@@ -25,7 +26,7 @@ type life struct {
 // add notes a letter of the file.
 func (ls *lives) add(l *schemas.Letter) {
 	h := hashOfString(l.ID())
-	ls[h>>56] = append(ls[h>>56], life{delivery: h, file: int32(l.Generation), topic: -1, part: -1}) // bounded when it was parsed
+	ls[h>>56] = append(ls[h>>56], life{delivery: h, file: int32(l.Generation)}) // bounded when it was parsed
 }
 
 // sort leaves the newest life of each delivery. Then they can be found.
@@ -46,6 +47,15 @@ func (ls *lives) find(delivery uint64) *life {
 		return nil
 	}
 	return &shard[i]
+}
+
+// forget makes nothing known of the topic.
+func (ls *lives) forget() {
+	for _, shard := range ls {
+		for i := range shard {
+			shard[i].topic, shard[i].part, shard[i].open = -1, -1, false
+		}
+	}
 }
 
 // note takes in a record of the topic. Those of a partition come newest first, so the
@@ -84,9 +94,27 @@ func (l *life) generation(file int) (generation int, there bool) {
 	return max(file, int(l.topic)), false
 }
 
+// There is how many letters of an export would be left as they are, because they are
+// there already.
+func (s *Store) There(ctx context.Context, v *Verified) (int64, error) {
+	if err := s.lookUp(ctx, v); err != nil {
+		return 0, explain(err, s.topic, "Read")
+	}
+	missing := int64(0)
+	for _, shard := range &v.lives {
+		for i := range shard {
+			if _, there := shard[i].generation(int(shard[i].file)); !there {
+				missing++
+			}
+		}
+	}
+	return v.Letters - missing, nil
+}
+
 // lookUp reads which lives of the deliveries the topic knows. Letters and tombstones of
 // an endpoint are in the partitions that it has or had.
-func (s *Store) lookUp(ctx context.Context, ls *lives, endpoints []string) error {
+func (s *Store) lookUp(ctx context.Context, v *Verified) error {
+	v.lives.forget()
 	ends, err := s.reader.Ends(ctx, s.topic)
 	if err != nil {
 		return err
@@ -95,10 +123,20 @@ func (s *Store) lookUp(ctx context.Context, ls *lives, endpoints []string) error
 	if err != nil {
 		return err
 	}
-	for _, p := range partitionsOf(endpoints, int32(len(ends))) {
+	if v.Letters == 0 {
+		return nil
+	}
+	of := partitionsOf(slices.Collect(maps.Keys(v.endpoints)), int32(len(ends)))
+	all := int64(0)
+	for _, p := range of {
+		all += ends[p] - starts[p]
+	}
+	s.reads(all)
+	for _, p := range of {
 		err := s.reader.ReadBackwards(ctx, s.topic, p, starts[p], ends[p], chunkFor(1), func(recs []schemas.Record) error {
+			s.done.Add(int64(len(recs)))
 			for i := range recs {
-				ls.note(p, &recs[i])
+				v.lives.note(p, &recs[i])
 			}
 			return ctx.Err()
 		})

@@ -23,7 +23,7 @@ again then, also if it was replayed or discarded since: as the newest of its liv
 that a replay sends it however old the file is.`,
 		Example: "  milena dlq import shop-42.jsonl.gz --because 'discarded by mistake'"}
 	cmd.Flags().StringVar(&why, "because", "", "why; kept with the run and in the audit log")
-	cmd.Flags().BoolVar(&check, "dry-run", false, "only look whether the file is whole")
+	cmd.Flags().BoolVar(&check, "dry-run", false, "only look whether the file is whole, and what of it is there already")
 	cmd.Flags().BoolVar(&force, "force", false, "beside a live discard, which may discard them again")
 	jsonFlag(cmd, &f.json)
 	return p.dlqVerb(cmd, f, func(r *dlqRun, args []string) error {
@@ -43,13 +43,32 @@ that a replay sends it however old the file is.`,
 			r.notef("milena: the export was ended early: it has not all that was selected then")
 		}
 		if check || end.Letters == 0 {
-			r.notef("%d dead letters, the checksum is right", end.Letters)
-			return nil
+			return r.previewImport(end, f.json)
 		}
 		plan := dlq.PlanImport(actor().Who, why, args[0], end)
 		plan.Job.Force = force
 		return r.execute(cmd.Context(), plan, dlq.Options{Source: file}, f.json)
 	})
+}
+
+// previewImport says what an import would do, as one line with asJSON.
+func (r *dlqRun) previewImport(source *dlq.Verified, asJSON bool) error {
+	wait := r.watch()
+	there, err := r.store.There(r.cmd.Context(), source)
+	wait.end()
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return r.writeJSON(struct {
+			Matched  int64            `json:"matched"`
+			Write    int64            `json:"write"`
+			Skip     map[string]int64 `json:"skip"`
+			Complete bool             `json:"complete"`
+		}{source.Letters, source.Letters - there, map[string]int64{dlq.SkipThere: there}, source.Complete})
+	}
+	r.notef("%s, the checksum is right; %d to import, %d there already", counted(source.Letters, "dead letter"), source.Letters-there, there)
+	return nil
 }
 
 // seekable opens a file, or keeps standard input in one, because it is read twice.

@@ -98,6 +98,9 @@ func replayOnce(t *testing.T, env, ids []string) {
 	if res := run(t, "", env, "runs", "resume", rep.Run.ID, "--canary-wait", "1m"); res.code != exitUsage || !strings.Contains(res.err, "--canary-wait is for a replay with --canary") {
 		t.Errorf("resume of a replay without canaries: %+v", res)
 	}
+	if res := run(t, "", env, "runs", "resume", rep.Run.ID, "--export-to", "x.jsonl"); res.code != exitUsage || !strings.Contains(res.err, "--export-to is for a discard") {
+		t.Errorf("resume of a replay with an export: %+v", res)
+	}
 	if res := run(t, "", env, "dlq", "show", ids[0]); !strings.Contains(res.out, "replayed on ") || !strings.Contains(res.out, rep.Run.ID) {
 		t.Errorf("show of a replayed one: %+v", res)
 	}
@@ -117,8 +120,19 @@ func discardAndImport(t *testing.T, env []string) {
 	if res := run(t, "", env, "dlq", "discard", "--all", "--because", "test", "--yes", "--export-to", file); res.code != exitUsage || !strings.Contains(res.err, file+" is there already") {
 		t.Errorf("discard to a file that is there: %+v", res)
 	}
+	preview := func(want string) {
+		t.Helper()
+		if res := run(t, "", env, "dlq", "import", file, "--dry-run", "--json"); res.code != 0 || res.out != want {
+			t.Errorf("a dry run: %+v", res)
+		}
+	}
+	preview(`{"matched":2,"write":2,"skip":{"already_there":0},"complete":true}` + "\n")
 	if res := run(t, "", env, "dlq", "import", file); res.code != 0 || !strings.Contains(res.err, "is done: 2 of 2 written\n") {
 		t.Fatalf("import: %+v", res)
+	}
+	preview(`{"matched":2,"write":0,"skip":{"already_there":2},"complete":true}` + "\n")
+	if res := run(t, "", env, "dlq", "import", file); res.code != 0 || !strings.Contains(res.err, "is done: 0 of 2 written\nskipped 2: they are there already") {
+		t.Fatalf("import of what is there: %+v", res)
 	}
 	if res := run(t, "", env, "dlq", "export", "--to", again); res.code != 0 || !strings.Contains(res.err, "2 dead letters") {
 		t.Fatalf("export: %+v", res)

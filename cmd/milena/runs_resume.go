@@ -15,13 +15,14 @@ import (
 func (p *program) runsResumeCommand() *cobra.Command {
 	f := &dlqFlags{}
 	var opts dlq.Options
-	var rate string
+	var rate, export string
 	var force bool
 	cmd := &cobra.Command{Use: "resume RUN", Args: oneArg("RUN"),
 		Short:   "Go on with a run that was interrupted, cancelled or has failed",
 		Long:    "Go on with a run that was interrupted, cancelled or has failed: the same filter and the same snapshot, minus what is settled.",
 		Example: "  milena runs resume run-20261130-193000-abcdef"}
 	cmd.Flags().StringVar(&rate, "rate", "", "another rate than before (500/s, or auto)")
+	cmd.Flags().StringVar(&export, "export-to", "", "of a discard: another `file` for the export of what is left, or - for standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "beside a live run on the same endpoints")
 	cmd.Flags().BoolVar(&opts.Wait, "wait", false, "wait for the outcomes of all that the run wrote; exit code 0 only if all that was selected was delivered")
 	cmd.Flags().DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
@@ -30,6 +31,9 @@ func (p *program) runsResumeCommand() *cobra.Command {
 	var asked dlq.Job
 	f.before = func(dlq.Filter) error {
 		if err := waitFlags(cmd); err != nil {
+			return err
+		}
+		if err := vacant("export-to", export); err != nil {
 			return err
 		}
 		return setRate(&asked, rate)
@@ -47,7 +51,12 @@ func (p *program) runsResumeCommand() *cobra.Command {
 			return err
 		}
 		job.Who, job.Force = actor().Who, force
+		if job.Kind == schemas.RunDiscard && export != "" {
+			job.Export = export
+		}
 		switch fs := cmd.Flags(); {
+		case export != "" && job.Kind != schemas.RunDiscard:
+			return usage("--export-to is for a discard, and %s is a %s", safe(args[0]), job.Kind)
 		case opts.Wait && job.Kind != schemas.RunReplay:
 			return usage("--wait is for a replay, and %s is a %s", safe(args[0]), job.Kind)
 		case fs.Changed("canary-wait") && !job.Canary:
