@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -93,8 +94,8 @@ func (s *Store) follow(ctx context.Context, run string, plan *Plan) (*follower, 
 	if to := plan.Job.ToEndpoint; to != "" {
 		ids = []string{to}
 	}
-	for _, p := range partitionsOf(ids, int32(len(ends))) { // an earlier copy may have been in any of them
-		f.parts[p] = true
+	for _, id := range ids {
+		f.parts[kafka.Partition([]byte(id), int32(len(ends)))] = true
 	}
 	return f, nil
 }

@@ -40,6 +40,7 @@ func (p *past) find(h uint64, part int32) followed {
 func (f *follower) readPast(ctx context.Context) error {
 	f.mu.Lock()
 	needed := f.orphans && f.past == nil
+	parts := partitionsOf(f.names, int32(len(f.from))) // also those from before they were raised
 	f.mu.Unlock()
 	if !needed {
 		return nil
@@ -54,7 +55,7 @@ func (f *follower) readPast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for p := range f.parts {
+	for _, p := range parts {
 		read.cut[p] = !back[p].IsZero()
 		from := max(0, min(begins[p], f.from[p]-rememberAll))
 		if err := f.attempts(ctx, p, from, f.from[p], func(_ *schemas.Record, a *schemas.Attempt) { f.recall(read, a) }); err != nil {
