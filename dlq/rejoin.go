@@ -102,7 +102,9 @@ func (s *Store) forgotten(ctx context.Context, topic string, since time.Time) ([
 		if err != nil {
 			return nil, err
 		}
-		if len(f.Records) > 0 && f.Records[0].Timestamp.After(since) {
+		if len(f.Records) == 0 { // all of it has gone
+			back[p] = time.Now()
+		} else if f.Records[0].Timestamp.After(since) {
 			back[p] = f.Records[0].Timestamp
 		}
 	}

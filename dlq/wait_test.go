@@ -3,6 +3,7 @@
 package dlq
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit"
+	"github.com/milena-project/milena/schemas"
 )
 
 // replayed is a run of letters that are all delivered.
@@ -73,5 +75,25 @@ func TestWhatTheReadingTakesIsAPartOfTheWait(t *testing.T) {
 	out, err := w.store.Follow(w.ctx(), &rep.Run, Options{WaitFor: wait, Following: func(Outcomes) { t.Error("it goes on waiting") }})
 	if out == nil || out.All.Open != 8 || err == nil || err.Error() != "the waiting ended before all was known" {
 		t.Errorf("%+v %v", out, err)
+	}
+}
+
+func TestARunIsFollowedAsLongAsTheLogMayHaveAllOfIt(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(8, "ep_1")
+	w.attempted("x-00000000-0-0.ep_1", "ep_1", schemas.OutcomeDelivered) // last week; retention has taken it
+	w.flush()
+	w.lose(w.names.Attempts(), partitionOf("ep_1"), 1)
+	rep := w.replayed(Job{})
+	w.keepFor(w.names.Attempts(), time.Hour)
+	if out, err := w.store.Follow(w.ctx(), &rep.Run, Options{}); err != nil || out.All.Delivered != 8 {
+		t.Errorf("%+v %v", out, err)
+	}
+	rep.Run.Started = rep.Run.Started.Add(-2 * time.Hour)
+	w.lose(w.names.Attempts(), partitionOf("ep_1"), 9)
+	out, err := w.store.Follow(w.ctx(), &rep.Run, Options{WaitFor: time.Nanosecond})
+	if err == nil || out != nil || !strings.Contains(err.Error(), "what came of it cannot be told") {
+		t.Errorf("all has gone: %+v %v", out, err)
 	}
 }
