@@ -42,7 +42,8 @@ type follower struct {
 	probing bool              // what is noted now is a canary
 	open    map[uint64]follow // by hash of delivery id and generation
 	left    int               // of open, those whose end is neither known nor past knowing
-	lost    int64             // deliveries of the run that are not found any more
+	lost    int64             // letters of the run that are not found any more
+	merged  int64             // letters that are one delivery with another
 	names   []string
 	indexes map[string]int32
 	firsts  map[string]bool // of canaries: whether all of an endpoint were delivered at the first attempt

@@ -74,7 +74,8 @@ func (c *OutcomeCounts) Total() int64 { return c.Delivered + c.Dead + c.Retrying
 type Outcomes struct {
 	All       OutcomeCounts            `json:"all"`
 	Endpoints map[string]OutcomeCounts `json:"endpoints"`
-	Waits     map[string]Wait          `json:"waits,omitempty"` // by endpoint that has something retrying or open
+	Merged    int64                    `json:"merged,omitempty"` // letters beside All: of one event, from several endpoints to one, and one delivery there
+	Waits     map[string]Wait          `json:"waits,omitempty"`  // by endpoint that has something retrying or open
 }
 
 // undelivered judges a run whose outcomes were waited for; ended is why no longer.
@@ -159,6 +160,7 @@ func (f *follower) outcomes() *Outcomes {
 		out.All.add(counts[i])
 	}
 	out.All.Unknown += f.lost
+	out.Merged = f.merged
 	f.explainTo(out)
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
@@ -18,36 +19,38 @@ func (s *Store) Follow(ctx context.Context, run *schemas.Run, opts Options) (*Ou
 		return nil, fmt.Errorf("run %s is a %s: only a replay is followed", run.ID, run.Kind)
 	}
 	until := opts.bound() // what the reading takes, which it does not cut, counts
-	f, err := s.rejoin(ctx, run)
+	f, letters, err := s.rejoin(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	f.lost = max(0, run.Counts.Written-int64(len(f.open)))
+	f.lost, f.merged = max(0, run.Counts.Written-letters), letters-int64(len(f.open))
 	out, err := f.wait(ctx, until, opts)
 	return out, undelivered(run, out, err)
 }
 
 // rejoin finds the deliveries of a run by its id in their headers, and the place in the
 // attempts from which on something is said of them. All partitions are read, for their
-// number may have been raised since.
-func (s *Store) rejoin(ctx context.Context, run *schemas.Run) (*follower, error) {
+// number may have been raised since. It counts the letters that were written, apart from
+// their copies and retries, at 12 bytes each: of one event to one endpoint there may be
+// several, by the endpoints that they were of.
+func (s *Store) rejoin(ctx context.Context, run *schemas.Run) (f *follower, letters int64, err error) {
 	topic := s.names.Attempts()
 	since := run.Started.Add(-clockMargin)
 	at, err := s.reader.After(ctx, topic, since)
 	if err != nil {
-		return nil, explain(err, topic, "Read")
+		return nil, 0, explain(err, topic, "Read")
 	}
 	if err := s.remembered(ctx, topic, run.Started); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	f := newFollower(s, run.ID, run.Started, at)
+	f = newFollower(s, run.ID, run.Started, at)
 	for p := range at {
 		f.parts[int32(p)] = true
 	}
 	topic = s.names.Deliveries()
 	to, err := s.reader.Ends(ctx, topic)
 	if err != nil {
-		return nil, explain(err, topic, "Read")
+		return nil, 0, explain(err, topic, "Read")
 	}
 	past := Past{Since: since}
 	if !run.Finished.IsZero() {
@@ -55,15 +58,21 @@ func (s *Store) rejoin(ctx context.Context, run *schemas.Run) (*follower, error)
 	}
 	from, to, err := s.window(ctx, topic, past, to)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	ours := func(batch []byte) bool { return bytes.Contains(batch, []byte(run.ID)) }
-	return f, s.forwards(ctx, topic, every(int32(len(to))), from, to, ours, func(rec *schemas.Record) error {
+	var mu sync.Mutex
+	var seen seen
+	err = s.forwards(ctx, topic, every(int32(len(to))), from, to, ours, func(rec *schemas.Record) error {
 		if d, err := schemas.ParseDelivery(*rec); err == nil && d.Run == run.ID {
 			f.expect(&d)
+			mu.Lock()
+			defer mu.Unlock()
+			seen.add(hashOfString(schemas.LetterKey(d.ID(), d.Generation) + "\n" + d.ResendOf))
 		}
 		return nil
 	})
+	return f, int64(seen.n), err
 }
 
 // remembered is an error if retention has taken attempts that were made since a time:

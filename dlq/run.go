@@ -127,6 +127,7 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	case again:
 		rep.Outcomes, err = s.Follow(ctx, &run, opts)
 	default:
+		outcomes.merged = max(0, run.Counts.Written-int64(len(outcomes.open))) // all is acknowledged
 		rep.Outcomes, err = outcomes.wait(ctx, opts.bound(), opts)
 		err = undelivered(&run, rep.Outcomes, err)
 	}

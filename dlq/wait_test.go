@@ -97,3 +97,24 @@ func TestARunIsFollowedAsLongAsTheLogMayHaveAllOfIt(t *testing.T) {
 		t.Errorf("all has gone: %+v %v", out, err)
 	}
 }
+
+// The owner attempts the first one, and drops the second as its duplicate.
+func TestLettersOfOneEventToOneOtherEndpointAreOneDelivery(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1", "ep_2", "ep_3")
+	d := w.delivery("ep_1")
+	w.die(d, schemas.ReasonExhausted, time.Now())
+	d.EndpointID = "ep_2"
+	w.die(d, schemas.ReasonExhausted, time.Now())
+	w.many(1, "ep_1")
+	rep := w.replayed(Job{ToEndpoint: "ep_3"})
+	out, err := w.store.Follow(w.ctx(), &rep.Run, Options{})
+	if err != nil {
+		t.Error(err)
+	}
+	for who, o := range map[string]*Outcomes{"replay": rep.Outcomes, "runs show": out} {
+		if want := (OutcomeCounts{Delivered: 2, Duplicate: 1}); o == nil || o.All != want || o.Merged != 1 || rep.Run.Counts.Written != 3 {
+			t.Errorf("%s: %+v of %d", who, o, rep.Run.Counts.Written)
+		}
+	}
+}

@@ -258,6 +258,9 @@ func (p *program) writeOutcomes(o *dlq.Outcomes) {
 		row(id, o.Endpoints[id])
 	}
 	row("all", o.All)
+	if all := o.All.Total(); o.Merged > 0 {
+		p.notef("%d letters were written as %d deliveries: those of one event to one endpoint are one", all+o.Merged, all)
+	}
 	if n := o.All.Duplicate; n > 0 {
 		p.notef("of %d a second copy was dropped as a duplicate; they count as what became of the first", n)
 	}
