@@ -24,8 +24,8 @@ func (p *program) awaitRun(ctx context.Context, s *session, runs *dlq.Runs, st *
 		bounded, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 	}
-	err = p.ended(bounded, runs, st, teller)
-	if bounded.Err() != nil && ctx.Err() == nil {
+	err = ended(bounded, runs.Get, st, teller)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = errors.New("it has not ended within --wait-for")
 	}
 	if err != nil {
@@ -55,23 +55,32 @@ func (p *program) awaitRun(ctx context.Context, s *session, runs *dlq.Runs, st *
 
 var errUnfinished = errors.New("not all of the run was written")
 
-// ended waits until nobody is at work on a run any more.
-func (p *program) ended(ctx context.Context, runs *dlq.Runs, st *dlq.Status, teller *waits) error {
+// ended waits until nobody is at work on a run any more. A broker that is away does not end
+// the wait: the run outlasts that too.
+func ended(ctx context.Context, get func(context.Context, string) (dlq.Status, error), st *dlq.Status, teller *waits) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	var err error
 	for st.Live {
 		text := fmt.Sprintf("the run is at work, %d of %d written", st.Counts.Written, st.Counts.Matched)
+		if err != nil {
+			text = fmt.Sprintf("the run cannot be read, trying again: %v", err)
+		}
 		teller.tell(text, text, nil, time.Now())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		now, err := runs.Get(ctx, st.ID)
-		if err != nil {
+		var now dlq.Status
+		switch now, err = get(ctx, st.ID); {
+		case err == nil:
+			*st = now
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, dlq.ErrNoRun):
 			return err
 		}
-		*st = now
 	}
 	return nil
 }

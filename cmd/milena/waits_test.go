@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -144,6 +147,41 @@ func TestAWaitForTheEndOfALiveRunIsBounded(t *testing.T) {
 	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunRunning, Counts: schemas.RunCounts{Matched: 5, Written: 2}})
 	res := run(t, "", env, "runs", "show", "run-x", "--wait", "--wait-for", "1ms")
 	if res.code != exitFailed || !strings.Contains(res.err, "the run is at work, 2 of 5 written\n") || !strings.Contains(res.err, "run-x is running, 2 of 5 written: it has not ended within --wait-for\n") {
+		t.Errorf("%+v", res)
+	}
+}
+
+func TestAWaitForTheEndOfARunOutlastsABrokerThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		teller := &waits{say: func(text string) { said = append(said, text) }}
+		st := dlq.Status{Run: schemas.Run{ID: "run-x", Counts: schemas.RunCounts{Matched: 5, Written: 2}}, Live: true}
+		asked := 0
+		get := func(context.Context, string) (dlq.Status, error) {
+			if asked++; asked <= 10 {
+				return dlq.Status{}, errors.New("no answer")
+			}
+			return dlq.Status{Run: schemas.Run{ID: "run-x", State: schemas.RunDone}}, nil
+		}
+		if err := ended(t.Context(), get, &st, teller); err != nil || asked != 11 || st.State != schemas.RunDone {
+			t.Errorf("asked %d times: %v", asked, err)
+		}
+		if want := []string{"the run is at work, 2 of 5 written", "the run cannot be read, trying again: no answer"}; !slices.Equal(said, want) {
+			t.Errorf("%q", said)
+		}
+		st.Live = true
+		gone := func(context.Context, string) (dlq.Status, error) { return dlq.Status{}, dlq.ErrNoRun }
+		if err := ended(t.Context(), gone, &st, teller); !errors.Is(err, dlq.ErrNoRun) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOfARunThatHasEndedTheShortestWaitTellsWhatCameOfIt(t *testing.T) {
+	fake, env := cluster(t)
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunDone, Counts: schemas.RunCounts{Matched: 3, Written: 3}})
+	res := run(t, "", env, "runs", "show", "run-x", "--wait", "--wait-for", "1ns")
+	if res.code != exitFailed || strings.Contains(res.err, "it has not ended") || !strings.Contains(res.err, "what became of 3 of 3 cannot be told") {
 		t.Errorf("%+v", res)
 	}
 }
