@@ -35,6 +35,7 @@ type follower struct {
 	from  []int64 // of attempts, by partition: where the run begins
 	at    []int64 // next offset
 	parts map[int32]bool
+	ids   []string  // the endpoints that are written to; nil: it reads all partitions
 	began time.Time // the run
 
 	mu      sync.Mutex
@@ -79,9 +80,26 @@ func (s followed) ended() bool { return s&^copied == delivered || s&^copied == d
 // over: it is not waited for.
 func (s followed) over() bool { return s.ended() || s&^copied == unknown }
 
-func newFollower(s *Store, run string, began time.Time, from []int64) *follower {
-	return &follower{store: s, run: run, from: from, at: slices.Clone(from), parts: map[int32]bool{}, noting: true, open: map[uint64]follow{},
+func newFollower(s *Store, run string, began time.Time, from []int64, ids []string) *follower {
+	f := &follower{store: s, run: run, parts: map[int32]bool{}, ids: ids, noting: true, open: map[uint64]follow{},
 		began: began, indexes: map[string]int32{}, firsts: map[string]bool{}, waiting: map[uint64]bool{}}
+	f.grow(from)
+	return f
+}
+
+// grow takes in partitions, at first all and later those that were added while it waits.
+// Then an endpoint's is another one, and what was attempted last where it was is read too.
+func (f *follower) grow(from []int64) {
+	f.from, f.at = append(f.from, from...), append(f.at, from...)
+	n := int32(len(f.from))
+	if f.ids == nil {
+		for _, p := range every(n) {
+			f.parts[p] = true
+		}
+	}
+	for _, id := range f.ids {
+		f.parts[kafka.Partition([]byte(id), n)] = true
+	}
 }
 
 // follow notes where the attempts end now, before anything is written.
@@ -90,15 +108,11 @@ func (s *Store) follow(ctx context.Context, run string, plan *Plan) (*follower, 
 	if err != nil {
 		return nil, explain(err, s.names.Attempts(), "Read")
 	}
-	f := newFollower(s, run, time.Now(), ends)
 	ids := slices.Collect(maps.Keys(plan.Shares))
 	if to := plan.Job.ToEndpoint; to != "" {
 		ids = []string{to}
 	}
-	for _, id := range ids {
-		f.parts[kafka.Partition([]byte(id), int32(len(ends)))] = true
-	}
-	return f, nil
+	return newFollower(s, run, time.Now(), ends, ids), nil
 }
 
 func lifeHash(deliveryID string, generation int) uint64 {
@@ -158,6 +172,9 @@ func (f *follower) poll(ctx context.Context) error {
 	ends, err := f.store.reader.Ends(ctx, topic)
 	if err != nil {
 		return err
+	}
+	if n := len(ends) - len(f.at); n > 0 {
+		f.grow(make([]int64, n))
 	}
 	for p := range f.parts {
 		if int(p) >= len(ends) || f.at[p] >= ends[p] {

@@ -56,6 +56,9 @@ func (f *follower) readPast(ctx context.Context) error {
 		return err
 	}
 	for _, p := range parts {
+		if int(p) >= min(len(back), len(begins)) {
+			continue // it was added meanwhile, which this broker has yet to hear
+		}
 		read.cut[p] = !back[p].IsZero()
 		from := max(0, min(begins[p], f.from[p]-rememberAll))
 		if err := f.attempts(ctx, p, from, f.from[p], func(_ *schemas.Record, a *schemas.Attempt) { f.recall(read, a) }); err != nil {

@@ -43,10 +43,7 @@ func (s *Store) rejoin(ctx context.Context, run *schemas.Run) (f *follower, lett
 	if err := s.remembered(ctx, topic, run.Started); err != nil {
 		return nil, 0, err
 	}
-	f = newFollower(s, run.ID, run.Started, at)
-	for p := range at {
-		f.parts[int32(p)] = true
-	}
+	f = newFollower(s, run.ID, run.Started, at, nil)
 	topic = s.names.Deliveries()
 	to, err := s.reader.Ends(ctx, topic)
 	if err != nil {

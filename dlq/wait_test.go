@@ -118,3 +118,34 @@ func TestLettersOfOneEventToOneOtherEndpointAreOneDelivery(t *testing.T) {
 		}
 	}
 }
+
+func TestAWaitReadsThePartitionsThatAreAddedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	home := func(id string) int32 { return kafka.Partition([]byte(id), raisedTo) }
+	added, was := moved(0), moved(0) // one is in a partition that is new, one in another of the old
+	for i := 1; home(added) < worldPartitions || home(was) >= worldPartitions; i++ {
+		if id := moved(i); home(id) < worldPartitions {
+			was = id
+		} else {
+			added = id
+		}
+	}
+	w.endpoint(added, was)
+	w.many(8, added, was)
+	store, once := w.store, sync.Once{}
+	raise := func(Outcomes) {
+		once.Do(func() {
+			written := w.deliveries()
+			w.raise()
+			for _, d := range written {
+				a := schemas.Attempt{DeliveryID: d.ID(), EndpointID: d.EndpointID, Outcome: schemas.OutcomeDelivered, Number: 1, Generation: d.Generation, Run: d.Run}
+				w.writer.Write(kafka.Message{Topic: w.names.Attempts(), Partition: home(d.EndpointID), Key: []byte(d.EndpointID), Value: schemas.AppendAttempt(nil, &a)}, nil)
+			}
+		})
+	}
+	plan, runs := w.plan(Job{}), w.runs()
+	rep, err := store.Execute(w.ctx(), plan, runs, Options{Wait: true, WaitFor: testkit.Patience * 30 * time.Second, Following: raise})
+	if err != nil || rep.Outcomes.All.Delivered != 8 {
+		t.Errorf("%+v %v", rep.Outcomes, err)
+	}
+}
