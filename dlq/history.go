@@ -38,7 +38,10 @@ func resultOf(o schemas.Outcome) result {
 
 // results is a map of deliveries' hashes as dense as seen: three bits of a hash make room
 // for the fate. Two of five million have the same with a probability of five in a million.
-type results struct{ tables [256]table }
+type results struct {
+	tables [256]table
+	former map[uint64]time.Time // when the attempt was made that a former partition tells of, where it was not delivered
+}
 
 func (r *results) of(h uint64) result {
 	t := &r.tables[h>>56]
@@ -50,10 +53,21 @@ func (r *results) of(h uint64) result {
 
 // note takes in one attempt, those of a partition in the order of the log. A delivery
 // that was delivered once is; else the last attempt counts, and of two partitions, because
-// their number was raised meanwhile, that of the endpoint's of now.
-func (r *results) note(h uint64, came result) {
-	if was := r.of(h); was&resultOutcome == resultDelivered || came&resultOutcome != resultDelivered && was&resultHome > came&resultHome {
+// their number was raised meanwhile, that of the endpoint's of now, or else the later one:
+// who has read first says nothing.
+func (r *results) note(h uint64, came result, made time.Time) {
+	was := r.of(h)
+	switch {
+	case was&resultOutcome == resultDelivered:
 		return
+	case came&resultOutcome == resultDelivered:
+	case was&resultHome > came&resultHome, came&resultHome == 0 && made.Before(r.former[h&hashBits]):
+		return
+	case came&resultHome == 0:
+		if r.former == nil {
+			r.former = map[uint64]time.Time{}
+		}
+		r.former[h&hashBits] = made
 	}
 	r.set(h, came)
 }

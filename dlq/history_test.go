@@ -16,15 +16,17 @@ import (
 func TestResultsSayWhatTheLastAttemptCameTo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r results
-		want := map[uint64]result{}
+		want, last := map[uint64]result{}, map[uint64]time.Time{}
 		for range rapid.IntRange(0, 2000).Draw(t, "attempts") {
 			h := rapid.Uint64Range(0, 300).Draw(t, "delivery")<<3 | rapid.Uint64Range(0, 2).Draw(t, "table")<<56 | rapid.Uint64Range(0, 7).Draw(t, "low bits")
 			came := result(rapid.Uint64Range(1, 3).Draw(t, "outcome") | 4*rapid.Uint64Range(0, 1).Draw(t, "home"))
-			r.note(h, came)
+			made := time.Unix(rapid.Int64Range(1, 20).Draw(t, "made"), 0)
+			r.note(h, came, made)
 			switch was := want[h&hashBits]; {
 			case was&resultOutcome == resultDelivered:
-			case came&resultOutcome == resultDelivered, came&resultHome >= was&resultHome:
-				want[h&hashBits] = came
+			case came&resultOutcome == resultDelivered, came&resultHome > was&resultHome, came&was&resultHome > 0,
+				came&resultHome == was&resultHome && !made.Before(last[h&hashBits]):
+				want[h&hashBits], last[h&hashBits] = came, made
 			}
 		}
 		for d := range uint64(300) {
@@ -35,6 +37,20 @@ func TestResultsSayWhatTheLastAttemptCameTo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Partitions were raised twice, and what tells of the delivery stands in two former ones.
+func TestOfTwoFormerPartitionsTheLaterAttemptCountsWhoeverReadFirst(t *testing.T) {
+	noon := time.Now()
+	for _, order := range [][]int{{0, 1}, {1, 0}} {
+		var r results
+		for _, i := range order {
+			r.note(8, []result{resultDead, resultRetrying}[i], noon.Add(time.Duration(i)*time.Hour))
+		}
+		if r.of(8) != resultRetrying {
+			t.Errorf("read in the order %v: %d", order, r.of(8))
+		}
+	}
 }
 
 // Half of the deliveries were delivered, a quarter is missing, a quarter was sent again

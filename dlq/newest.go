@@ -59,7 +59,7 @@ func (r *resending) attempted(id string, a *schemas.Attempt, came result) {
 	if last, ok := r.lives[h]; ok && came&resultOutcome != resultDelivered && last.hash != lifeHash(a.DeliveryID, a.Generation) {
 		return
 	}
-	r.history.note(h, came)
+	r.history.note(h, came, a.Started)
 }
 
 // readDeaths looks what became of the letters of the window's deliveries.
