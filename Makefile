@@ -100,11 +100,12 @@ generate: ## write what is made from the code: docs/configuration.md, golden hel
 
 # The examples are modules of their own, as a user's program is; a workspace
 # outside the tree stands in for the published version.
-examples: ## build the example programs
+examples: ## the example programs, into bin
 	@set -euo pipefail; tmp="$$(mktemp -d)"; trap 'rm -rf "$$tmp"' EXIT; root="$$PWD"; \
 	for mod in $$(find examples -name go.mod 2>/dev/null); do dir="$$(dirname "$$mod")"; \
 		rm -f "$$tmp"/go.work*; (cd "$$tmp" && $(GO) work init "$$root" "$$root/$$dir" && \
 			$(GO) work edit -replace "github.com/milena-project/milena@v0.0.0=$$root"); \
-		echo "build $$dir"; (cd "$$dir" && GOWORK="$$tmp/go.work" $(GO) vet ./...); done
+		echo "build $$dir"; (cd "$$dir" && GOWORK="$$tmp/go.work" $(GO) vet ./... && \
+			GOWORK="$$tmp/go.work" $(GO) build -o "$$root/bin/" ./...); done
 
 check: lint test examples ## what must hold before a change lands; stale generated files fail their tests

@@ -1,5 +1,5 @@
 // Embed runs Milena inside a program of your own. It wants MILENA_KAFKA_BROKERS and
-// MILENA_KEYRING, as milena serve does.
+// MILENA_KEYRING (the entries themselves: "$(cat keyring)"); it reads no file.
 package main
 
 import (
@@ -9,12 +9,13 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/milena-project/milena"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	m, err := milena.New(milena.Config{
 		Brokers:  strings.Split(os.Getenv("MILENA_KAFKA_BROKERS"), ","),
