@@ -115,14 +115,24 @@ func (p *program) showAttempts(ctx context.Context, s *session, f *attemptsFlags
 		if partly {
 			return err
 		}
-		if len(past) == 0 && !f.follow {
-			p.notef("no such attempts")
+		if len(past) == 0 {
+			p.sayNoAttempts(ctx, s, f)
 		}
 	}
 	if !f.follow {
 		return nil
 	}
 	return log.Follow(ctx, f.filter, end, func(a schemas.Attempt) error { return p.showAttempt(f, &a) })
+}
+
+// sayNoAttempts says that there are none yet, and why perhaps.
+func (p *program) sayNoAttempts(ctx context.Context, s *session, f *attemptsFlags) {
+	if !f.follow {
+		p.notef("no such attempts")
+	}
+	if id := f.filter.Endpoint; id != "" {
+		p.sayUnknown(ctx, s, id)
+	}
 }
 
 func (p *program) showAttempt(f *attemptsFlags, a *schemas.Attempt) error {

@@ -29,6 +29,9 @@ func (p *program) dlqCountCommand() *cobra.Command {
 		} else {
 			r.printf("%d\n", n)
 		}
+		if n == 0 && cover.Complete {
+			r.sayUnknown(cmd.Context(), r.session, r.filter.Endpoints...)
+		}
 		return r.partial(cover, err)
 	})
 }

@@ -43,7 +43,7 @@ it is whole its name is that with a random part and .part, which an export that 
 			return err
 		}
 		if sel.Count == 0 {
-			r.notef("nothing matched")
+			r.sayUnmatched()
 			if to == dlq.Stdout { // who reads it by a pipe shall read a whole export
 				_, err = r.exportTo(r.out, zip, sel)
 			}

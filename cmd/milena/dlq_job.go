@@ -68,7 +68,7 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 			return err
 		}
 		if plan.Total() == 0 {
-			r.notef("nothing matched")
+			r.sayUnmatched()
 			if f.json {
 				err = r.preview(plan, true)
 			}

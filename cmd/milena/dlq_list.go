@@ -37,7 +37,7 @@ func (p *program) dlqListCommand() *cobra.Command {
 		})
 		wait.end()
 		if err == nil && shown == 0 {
-			r.notef("nothing matched")
+			r.sayUnmatched()
 		}
 		if ferr := table.flush(); ferr != nil {
 			return ferr

@@ -50,7 +50,9 @@ endpoint, the largest first. Ctrl-C shows what was read until then, and says so.
 
 func (r *dlqRun) writeSummary(sum *dlq.Summary) error {
 	if sum.Count == 0 {
-		r.notef("nothing matched")
+		if sum.Coverage.Complete {
+			r.sayUnmatched()
+		}
 		return nil
 	}
 	rows := [][]string{{"LETTERS", "ENDPOINT", "REASON", "ANSWER", "FIRST DIED", "LAST DIED", "REPLAYED", "EXPIRING", "LAST ERROR"}}

@@ -187,8 +187,8 @@ func TestBadInputAboutDeadLetters(t *testing.T) {
 		{"dlq replay --yes", exitUsage, "--all"},
 		{"dlq replay --all", exitUsage, "nobody can be asked"},
 		{"dlq replay --all --yes --rate fast", exitUsage, `--rate "fast"`},
-		{"dlq replay --all --yes", exitDone, "nothing matched"},
-		{"dlq replay --all --yes --fail-empty", exitFailed, "nothing matched"},
+		{"dlq replay --all --yes", exitDone, "no dead letters"},
+		{"dlq replay --all --yes --fail-empty", exitFailed, "no dead letters"},
 		{"dlq replay --all --yes --wait-for 1m", exitUsage, "--wait-for is for --wait"},
 		{"dlq replay --all --yes --canary-wait 1m", exitUsage, "--canary-wait is for --canary"},
 		{"dlq export --to x.jsonl --gzip", exitUsage, "--gzip is for standard output"},
@@ -196,9 +196,9 @@ func TestBadInputAboutDeadLetters(t *testing.T) {
 		{"runs resume run-x --wait-for 1m", exitUsage, "--wait-for is for --wait"},
 		{"dlq discard --all --yes", exitUsage, "--because"},
 		{"dlq discard --all --yes --because x", exitUsage, "--export-to"},
-		{"dlq discard --all --yes --because x --no-export", exitDone, "nothing matched"},
+		{"dlq discard --all --yes --because x --no-export", exitDone, "no dead letters"},
 		{"dlq import /nonexistent", exitUsage, "no such file"},
-		{"dlq list", exitDone, "nothing matched"},
+		{"dlq list", exitDone, "no dead letters"},
 		{"resend", exitUsage, "say which"},
 		{"resend --endpoint shop-1", exitUsage, "--missing"},
 		{"resend --endpoint shop-1 --all", exitUsage, "--since"},
@@ -370,7 +370,7 @@ func TestAnExportOfNothingMakesNoFile(t *testing.T) {
 		args string
 		code int
 	}{{"--to " + file, exitDone}, {"--to " + file + " --fail-empty", exitFailed}} {
-		if res := run(t, "", env, append([]string{"dlq", "export"}, strings.Fields(c.args)...)...); res.code != c.code || res.err != "nothing matched\n" {
+		if res := run(t, "", env, append([]string{"dlq", "export"}, strings.Fields(c.args)...)...); res.code != c.code || res.err != "no dead letters\n" {
 			t.Errorf("%s: %+v", c.args, res)
 		}
 	}

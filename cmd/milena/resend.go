@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -106,7 +108,7 @@ func (r *dlqRun) resend(f *resendFlags) error {
 		return err
 	}
 	if plan.Write == 0 {
-		return f.nothingMatched(r, plan, len(gaps) > 0)
+		return f.nothingMatched(r, plan, gaps)
 	}
 	if err := r.preview(plan, f.json && f.dryRun); err != nil || f.dryRun {
 		return err
@@ -117,9 +119,9 @@ func (r *dlqRun) resend(f *resendFlags) error {
 	return r.execute(r.cmd.Context(), plan, f.opts, f.json)
 }
 
-// nothingMatched says so. An id that was given is to be there; seen says that it is, and is
-// not missing.
-func (f *resendFlags) nothingMatched(r *dlqRun, plan *dlq.Plan, seen bool) error {
+// nothingMatched says so. An id that was given is to be there; gaps has it if it is,
+// and is not missing.
+func (f *resendFlags) nothingMatched(r *dlqRun, plan *dlq.Plan, gaps map[string]*dlq.Gap) error {
 	if f.json {
 		if err := r.writeJSON(plan.View()); err != nil {
 			return err
@@ -129,14 +131,22 @@ func (f *resendFlags) nothingMatched(r *dlqRun, plan *dlq.Plan, seen bool) error
 	if f.past.Delivery != "" {
 		what, id = "delivery", f.past.Delivery
 	}
-	if id != "" && !seen {
+	if id != "" && len(gaps) == 0 {
 		where := r.session.kafka.Names.Deliveries()
 		if !f.fromSources {
 			where += ", which keeps what is younger than its retention; --from-sources looks further back"
 		}
 		return fmt.Errorf("no such %s: %s is not in %s", what, safe(id), where)
 	}
-	r.notef("nothing matched")
+	switch {
+	case len(gaps) == 0:
+		r.notef("nothing matched")
+		r.sayUnknown(r.cmd.Context(), r.session, f.past.Endpoints...)
+	case slices.ContainsFunc(slices.Collect(maps.Values(gaps)), func(g *dlq.Gap) bool { return g.Unknown > 0 }):
+		r.notef("nothing is known to be missing")
+	default:
+		r.notef("nothing is missing")
+	}
 	if f.failEmpty {
 		return &exit{code: exitFailed}
 	}
