@@ -10,13 +10,15 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
 	turnEvery  = time.Second      // the poll loop turns at least that often
 	stuckAfter = 30 * time.Second // without a turn, a restart would help
 	againWait  = time.Second      // before a new client joins: brokers differ for a moment
-	leaveWait  = 5 * time.Second
+	leaveWait  = 3 * time.Second
+	tellWait   = 2 * time.Second // after it: see tellGone
 	endWait    = 5 * time.Second // for goroutines of an Intake that does not return
 )
 
@@ -127,14 +129,16 @@ func (l *Loop) session(ctx context.Context) error {
 		budget = l.cfg.DrainBudget
 	}
 	err = l.own.shutdown(context.WithoutCancel(ctx), budget)
+	member, _ := cl.GroupMetadata()
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWait)
-	if err := cl.LeaveGroupContext(leave); err != nil {
-		l.cfg.Logger.Warn("the group was not left in order; it notices after the session timeout", "err", err)
-	}
+	left := cl.LeaveGroupContext(leave)
 	cancel()
 	l.watch.end()
 	kill()
 	cl.Close()
+	if left != nil {
+		l.tellGone(context.WithoutCancel(ctx), member, left)
+	}
 	if why != nil {
 		return why
 	}
@@ -142,6 +146,45 @@ func (l *Loop) session(ctx context.Context) error {
 		return fmt.Errorf("consume: last commit: %w", err)
 	}
 	return nil
+}
+
+// tellGone leaves the group for a client that could not. One whose join is in flight
+// cannot: the join ends when all others have joined, and they wait for this member
+// until its session times out. So a process that ends while another begins, as in a
+// rolling deploy, would keep everybody waiting. (By KIP-848 no member waits in a join.)
+func (l *Loop) tellGone(ctx context.Context, member string, why error) {
+	if member != "" && l.cfg.GroupProtocol == ProtocolClassic {
+		ctx, cancel := context.WithTimeout(ctx, tellWait)
+		defer cancel()
+		if why = l.leaveAs(ctx, member); why == nil {
+			return
+		}
+	}
+	l.cfg.Logger.Warn("the group was not left in order; it notices after the session timeout", "err", why)
+}
+
+func (l *Loop) leaveAs(ctx context.Context, member string) error {
+	cl, err := l.cfg.Kafka.NewClient()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group, req.MemberID = l.cfg.Group, member // the latter for brokers before 2.4
+	m := kmsg.NewLeaveGroupRequestMember()
+	m.MemberID = member
+	req.Members = append(req.Members, m)
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	if err = kerr.ErrorForCode(resp.ErrorCode); err == nil && len(resp.Members) == 1 {
+		err = kerr.ErrorForCode(resp.Members[0].ErrorCode)
+	}
+	if errors.Is(err, kerr.UnknownMemberID) { // it is gone already
+		return nil
+	}
+	return err
 }
 
 // poll turns until ctx ends (nil) or the client is of no more use (errAgain).

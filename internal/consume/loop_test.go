@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -347,7 +348,7 @@ func TestAShutdownWithoutABrokerEnds(t *testing.T) {
 	last.a.Done(10)
 	began := time.Now()
 	m.leave()
-	if took := time.Since(began); took > shutdownCommit+leaveWait+testkit.Patience*patience {
+	if took := time.Since(began); took > shutdownCommit+leaveWait+tellWait+testkit.Patience*patience {
 		t.Errorf("took %s", took)
 	}
 	if m.err == nil {
@@ -355,5 +356,69 @@ func TestAShutdownWithoutABrokerEnds(t *testing.T) {
 	}
 	if n := len(m.loop.own.current); n != 0 {
 		t.Errorf("%d assignments are left", n)
+	}
+}
+
+// Another member has joined and does not come again, so a rebalance does not end. Who is
+// asked to stop in it is not waited for.
+func TestAMemberThatStopsInTheMiddleOfARebalanceHasLeftTheGroup(t *testing.T) {
+	w := newWorld(t, 1)
+	m := w.join(func(c *Config, _ *member) { c.SessionTimeout = time.Minute })
+	testkit.Eventually(t, patience, func() string {
+		if err := m.loop.Ready(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	m.loop.watch.mu.Lock()
+	cl := m.loop.watch.cl
+	m.loop.watch.mu.Unlock()
+	id, _ := cl.GroupMetadata()
+	joins := make(chan struct{}, 100)
+	w.fake.Observe(keyJoinGroup, func(req kmsg.Request) {
+		if req.(*kmsg.JoinGroupRequest).MemberID == id {
+			joins <- struct{}{}
+		}
+	})
+	w.joinAndSleep(t.Context())
+	<-joins // for the first, whose rebalance ends
+	testkit.Eventually(t, patience, func() string {
+		if _, generation := cl.GroupMetadata(); generation < 2 {
+			return fmt.Sprintf("generation %d", generation)
+		}
+		return ""
+	})
+	ctx, wake := context.WithCancel(t.Context())
+	var second sync.WaitGroup
+	defer second.Wait()
+	defer wake()
+	second.Go(func() { w.joinAndSleep(ctx) })
+	<-joins // for the second, whose rebalance does not: the first does not join again
+	m.leave()
+	groups, err := kadm.NewClient(w.producer).DescribeGroups(t.Context(), testGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range groups[testGroup].Members {
+		if other.MemberID == id {
+			t.Errorf("%s has stopped and is a member still", id)
+		}
+	}
+}
+
+// joinAndSleep joins the group as a member that does nothing else.
+func (w *world) joinAndSleep(ctx context.Context) {
+	cl := w.fake.Client()
+	knows := kmsg.NewConsumerMemberMetadata()
+	req := kmsg.NewPtrJoinGroupRequest()
+	req.Group, req.ProtocolType = testGroup, "consumer"
+	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 60_000, 60_000
+	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "cooperative-sticky", Metadata: knows.AppendTo(nil)}}
+	for range 2 { // a new member is told its id, and comes again with it
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return
+		}
+		req.MemberID = resp.MemberID
 	}
 }
