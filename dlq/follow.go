@@ -295,12 +295,13 @@ func (f *follower) first(ctx context.Context, limit time.Duration) (map[string]s
 var errTime = errors.New("time is up")
 
 // catchUp polls once to the ends, however short the wait is: what was not read is not "not
-// tried". Where that fails, it is tried again until the wait is over.
+// tried". Where that fails, it is tried again until the wait is over, but for a right that
+// is lacking.
 func (f *follower) catchUp(ctx context.Context, until time.Time) error {
 	for {
 		err := f.poll(ctx)
-		if err == nil || ctx.Err() != nil || !until.IsZero() && time.Now().After(until) {
-			return err
+		if err == nil || ctx.Err() != nil || kafka.IsDenied(err) || !until.IsZero() && time.Now().After(until) {
+			return explain(err, f.store.names.Attempts(), "Read")
 		}
 		f.store.log.Warn("attempts cannot be read, trying again", "run", f.run, "err", err)
 		select {

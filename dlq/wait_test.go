@@ -63,6 +63,18 @@ func TestTheShortestWaitReadsWhatThereIs(t *testing.T) {
 	}
 }
 
+func TestAWaitThatMayNotReadNamesTheRight(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(8, "ep_1")
+	rep := w.replayed(Job{})
+	w.fake().Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: w.names.Attempts(), Err: kerr.TopicAuthorizationFailed, Count: -1})
+	out, err := w.store.Follow(w.within(testkit.Patience*20*time.Second), &rep.Run, Options{})
+	if out != nil || err == nil || !strings.Contains(err.Error(), "--operation Read --topic webhooks.attempts") {
+		t.Errorf("%+v %v", out, err)
+	}
+}
+
 func TestWhatTheReadingTakesIsAPartOfTheWait(t *testing.T) {
 	w := newWorld(t)
 	w.endpoint("ep_1")

@@ -195,6 +195,15 @@ func TestWhatCannotBeToldOfARunIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+func TestLettersThatAreOneDeliveryAreTold(t *testing.T) {
+	var out, said bytes.Buffer
+	p := &program{out: &out, err: &said}
+	p.writeOutcomes(&dlq.Outcomes{All: dlq.OutcomeCounts{Delivered: 2, Dead: 1}, Merged: 1})
+	if want := "4 letters were written as 3 deliveries: those of one event to one endpoint are one\n"; said.String() != want {
+		t.Errorf("%q", said.String())
+	}
+}
+
 func TestNothingToDoHasNoBar(t *testing.T) {
 	var said bytes.Buffer
 	p := newProgress(&said, 0, true)
