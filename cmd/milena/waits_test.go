@@ -214,6 +214,16 @@ func TestNothingToDoHasNoBar(t *testing.T) {
 	}
 }
 
+func TestCanariesThatAreWaitedForAreSaidOnATerminalToo(t *testing.T) {
+	var said bytes.Buffer
+	p := newProgress(&said, 9, true)
+	p.update(dlq.Progress{Written: 2, Waiting: true})
+	p.end()
+	if !strings.Contains(said.String(), "2 canaries are sent, waiting for what comes of them\n") {
+		t.Errorf("%q", said.String())
+	}
+}
+
 func TestCanariesThatAreWaitedForAreSaidOnce(t *testing.T) {
 	var said bytes.Buffer
 	p := newProgress(&said, 9, false)
