@@ -170,7 +170,11 @@ func (s *session) explain(ctx context.Context, err error) error {
 	if last := s.lastDial.Load(); last != nil {
 		err = *last
 	}
-	return fmt.Errorf("Kafka at %s gave no answer within %s (--timeout): %w", strings.Join(s.Kafka.Brokers, ", "), s.timeout, err) //nolint:staticcheck // a name
+	hint := ""
+	if strings.HasPrefix(s.Source("kafka.brokers"), config.DevFile) { // and the line
+		hint = "; is milena dev running?"
+	}
+	return fmt.Errorf("Kafka at %s gave no answer within %s (--timeout): %w%s", strings.Join(s.Kafka.Brokers, ", "), s.timeout, err, hint) //nolint:staticcheck // a name
 }
 
 // askRights bounds the question what we may do, or what is missing, which comes after

@@ -49,6 +49,9 @@ func TestDevDeliversAndVerifiesEveryEvent(t *testing.T) {
 	if res := run(t, "", nil, "config", "print"); res.code != exitDone || !strings.Contains(res.out, "127.0.0.1:0") {
 		t.Errorf("the file says another address than --http-addr: %+v", res)
 	}
+	if res := run(t, "", nil, "attempts", "--timeout", "1s"); res.code != exitFailed || !strings.HasSuffix(res.err, "; is milena dev running?\n") {
+		t.Errorf("after its end: %+v", res)
+	}
 	if res := run(t, "", nil, "config", "check"); res.code != exitDone || !strings.Contains(res.err, "using .milena/milena.yaml") {
 		t.Errorf("%+v", res)
 	}

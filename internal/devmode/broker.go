@@ -27,13 +27,25 @@ type Broker struct {
 // with its data below dir, which is made if it is not there and continued if it
 // is. Errors are one sentence each: the directory is in use by another process,
 // cannot be written, or the port is taken.
-func StartBroker(dir, addr string) (*Broker, error) {
+func StartBroker(dir, addr string) (b *Broker, err error) {
+	ln, listened := net.Listen("tcp", addr) //nolint:noctx // returns at once
+	if _, err := os.Stat(filepath.Join(dir, lockName)); listened != nil && err != nil {
+		return nil, notListening(addr, listened) // and nothing is made; a directory that is in use says more
+	}
+	defer func() {
+		if err != nil && ln != nil {
+			_ = ln.Close()
+		}
+	}()
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{lock: lock}
-	var listened error
+	if listened != nil {
+		unlock(lock)
+		return nil, notListening(addr, listened)
+	}
+	b = &Broker{lock: lock}
 	b.cluster, err = kfake.NewCluster(
 		kfake.NumBrokers(1),
 		kfake.ClusterID("milena-dev"),
@@ -42,24 +54,21 @@ func StartBroker(dir, addr string) (*Broker, error) {
 		// One batch with an old timestamp would delete all that is before it, and a
 		// laptop that slept a week would lose its endpoints: retention is off.
 		kfake.BrokerConfigs(map[string]string{"log.retention.ms": "-1", "log.retention.bytes": "-1"}),
-		kfake.ListenFn(func(network, _ string) (net.Listener, error) {
-			ln, err := net.Listen(network, addr)
-			listened = err
-			return ln, err
-		}),
+		kfake.ListenFn(func(string, string) (net.Listener, error) { return ln, nil }),
 	)
 	if err != nil {
 		unlock(lock)
-		switch {
-		case errors.Is(listened, syscall.EADDRINUSE):
-			return nil, fmt.Errorf("%s is in use by another program; give another address with --kafka-addr", addr)
-		case listened != nil:
-			return nil, fmt.Errorf("cannot listen on %s for the embedded broker: %w", addr, listened)
-		}
 		return nil, fmt.Errorf("the embedded broker cannot continue the data in %s: %w", dir, err)
 	}
 	b.Addr = b.cluster.ListenAddrs()[0]
 	return b, nil
+}
+
+func notListening(addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use by another program; give another address with --kafka-addr", addr)
+	}
+	return fmt.Errorf("cannot listen on %s for the embedded broker: %w", addr, err)
 }
 
 // Close stops the broker, saves its state and gives the directory free.

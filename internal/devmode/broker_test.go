@@ -77,7 +77,14 @@ func TestATakenPortAndAnUnwritableDirectoryAreSaidClearly(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "in use by another program; give another address with --kafka-addr") {
 		t.Error(err)
 	}
-	startBroker(t, dir).Close() // the failed start left no lock
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Errorf("the failed start left %v %v", left, err)
+	}
+	startBroker(t, dir).Close()
+	if _, err = StartBroker(dir, ln.Addr().String()); err == nil || !strings.Contains(err.Error(), "in use by another program") {
+		t.Error(err)
+	}
+	startBroker(t, dir).Close() // the failed start gave its lock back
 
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

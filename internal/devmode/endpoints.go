@@ -40,7 +40,7 @@ func (d *dev) samples() []endpoint {
 		{id: Flaky, url: url(Flaky), types: []string{"payment.*", "shipment.*"}, what: "answers 500 to 30 %"},
 		// Its breaker opens within seconds, so that no schedule would end in a minute:
 		// what is held dies of its age at the next probe, and can be replayed.
-		{id: Dead, url: url(Dead), types: []string{"pull_request.*"}, maxAge: 20 * time.Second, what: "answers 503 for the first minute; older than 20s is a dead letter"},
+		{id: Dead, url: url(Dead), types: []string{"pull_request.*"}, maxAge: 20 * time.Second, what: "answers 503 for the first minute; a delivery older than 20 s is a dead letter"},
 	}
 }
 

@@ -2,6 +2,7 @@ package devmode
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -126,6 +127,9 @@ func (d *dev) banner(endpoints []endpoint) {
 		d.explainForward(line)
 	}
 	line("In another shell, in this directory:")
+	if _, err := exec.LookPath("milena"); err != nil {
+		line("  (milena is not on your PATH: go install ./cmd/milena puts it into $(go env GOPATH)/bin)")
+	}
 	if dir := d.cfg.DataDir; filepath.Clean(dir) != DefaultDataDir {
 		line("  export MILENA_CONFIG=%s", strconv.Quote(filepath.Join(dir, configName)))
 	}
