@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/milena-project/milena/internal/app"
 	"github.com/milena-project/milena/internal/attempts"
 	"github.com/milena-project/milena/internal/health"
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/lag"
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/schemas"
 )
@@ -19,8 +19,8 @@ func (p *program) endpointExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "explain ID", Args: oneArg("ID"),
 		Short: "Say why nothing, or little, is sent to an endpoint now",
 		Long: `Say why nothing, or little, is sent to an endpoint now: its configuration, what the owner of its
-partition knows of its trouble (from Kafka, also when every process is dead), who that owner is, and
-its last five attempts. What happens in the owner at this moment is at /debug/lanes/ID of that process.`,
+partition knows of its trouble (from Kafka, also when every process is dead), who that owner is, how far
+behind the partition is, and its last five attempts. What happens in the owner at this moment is at /debug/lanes/ID of that process.`,
 		Example: "  milena endpoint explain shop-42"}
 	return p.endpointVerb(cmd, func(e *endpointRun, args []string) error { return e.explain(args[0]) })
 }
@@ -32,6 +32,7 @@ type explained struct {
 	Partition int32              `json:"partition"`
 	Owner     *kafka.GroupMember `json:"owner"` // null: none
 	Process   string             `json:"process,omitempty"`
+	Lag       *lag.Partition     `json:"lag"`    // of its partition of deliveries
 	Health    *schemas.Health    `json:"health"` // null: no trouble is known
 	Attempts  []schemas.Attempt  `json:"attempts"`
 }
@@ -97,16 +98,15 @@ func (s *session) learn(ctx context.Context, out *explained, c *health.Case) err
 	}
 	out.Partition, out.Process = trouble.Owner(id)
 	c.Health = trouble.Of(id)
-	cl, err := s.kafka.NewClient()
+	look, err := lag.Open(s.kafka, nil, s.timeout)
 	if err != nil {
 		return err
 	}
-	defer cl.Close()
-	out.Owner, err = kafka.PartitionOwner(ctx, cl, names.Group(app.RoleDispatcher), names.Deliveries(), out.Partition)
-	if err != nil {
+	defer look.Close()
+	if out.Lag, out.Owner, err = look.Deliveries(ctx, out.Partition, c.Now); err != nil {
 		return err
 	}
-	c.Owned = out.Owner != nil
+	c.Owned, c.Unclaimed, c.Claimer, c.Behind = out.Owner != nil, !trouble.Claimed(id), out.Process, out.Lag.Behind(c.Now)
 	log, err := attempts.Open(s.kafka, s.timeout)
 	if err != nil {
 		return err

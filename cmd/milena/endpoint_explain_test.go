@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/milena-project/milena/internal/registry"
 	"github.com/milena-project/milena/internal/testkit"
 )
@@ -76,6 +78,21 @@ func TestExplainSaysWhyNothingIsSent(t *testing.T) {
 	}
 	// Also when every process is dead.
 	explains("down", "no process owns its partition", "failing since")
+}
+
+func TestExplainKnowsWhatLagKnowsOfThePartition(t *testing.T) {
+	fake, env := cluster(t)
+	bury(t, fake, "shop")
+	ago := time.Now().Add(-5 * time.Minute)
+	for range 2 {
+		testkit.Produce(t, fake.Client(), &kgo.Record{Topic: "webhooks.deliveries", Key: []byte("shop"), Value: []byte("{}"), Timestamp: ago})
+	}
+	if out := must(t, env, "endpoint", "explain", "shop"); !strings.Contains(out, "\n  its partition is behind by 2 records, 5m0") {
+		t.Errorf("%s", out)
+	}
+	if out := must(t, env, "endpoint", "explain", "shop", "--json"); !strings.Contains(out, `"unfinished":2`) {
+		t.Errorf("%s", out)
+	}
 }
 
 func TestTheFileThatIsReadIsSaidOnce(t *testing.T) {

@@ -11,14 +11,17 @@ import (
 // Case is what is known of an endpoint when somebody asks why nothing, or little, is
 // sent to it.
 type Case struct {
-	Endpoint *schemas.Endpoint
-	Refused  []string          // what its record says that counts otherwise, as registry.Bound tells it
-	Sealed   error             // why the key ring at hand does not open its secrets; nil: it does, or there is none
-	Health   *schemas.Health   // nil: the owner of its partition knows of no trouble
-	Owned    bool              // a process of the dispatcher's group owns its partition
-	Last     []schemas.Attempt // of its last attempts, the newest last
-	Now      time.Time
-	Clock    func(time.Time) string // writes a time; nil: in UTC by RFC 3339
+	Endpoint  *schemas.Endpoint
+	Refused   []string          // what its record says that counts otherwise, as registry.Bound tells it
+	Sealed    error             // why the key ring at hand does not open its secrets; nil: it does, or there is none
+	Health    *schemas.Health   // nil: the owner of its partition knows of no trouble
+	Owned     bool              // a process of the dispatcher's group owns its partition
+	Unclaimed bool              // nobody has claimed it in health
+	Claimer   string            // the process that claimed it last; empty: unknown
+	Behind    string            // how far behind its partition is, as package lag says it; empty: it is not
+	Last      []schemas.Attempt // of its last attempts, the newest last
+	Now       time.Time
+	Clock     func(time.Time) string // writes a time; nil: in UTC by RFC 3339
 }
 
 // Explain says in sentences what stands in the way, the most decisive first; one
@@ -41,6 +44,7 @@ func (c *Case) Explain() []string {
 	if !c.Owned {
 		say("no process owns its partition: is a dispatcher running?")
 	}
+	c.partition(say)
 	c.trouble(say)
 	if r := ep.RateLimit; r != nil {
 		say("it gets at most %g a second, burst %d", r.Rate, r.Size())
@@ -56,6 +60,21 @@ func (c *Case) Explain() []string {
 		say("nothing stands in the way: what comes for it is sent at once")
 	}
 	return why
+}
+
+// partition explains what holds for all that are in its partition.
+func (c *Case) partition(say func(string, ...any)) {
+	if c.Owned && c.Unclaimed {
+		say("the owner of its partition has not claimed it yet, and sends nothing before it has")
+	}
+	if c.Behind == "" {
+		return
+	}
+	text := "its partition is " + c.Behind
+	if c.Owned && c.Claimer != "" {
+		text += "; " + c.Claimer + " claimed it last: if that process is gone, the owner has not claimed it yet, and sends nothing before it has"
+	}
+	say("%s", text)
 }
 
 // trouble explains the owner's record.

@@ -53,3 +53,23 @@ func TestANewerConfigurationEndsOnlyTroubleThatThereIs(t *testing.T) {
 		t.Errorf("%q", why)
 	}
 }
+
+func TestAPartitionThatIsBehindOrNotClaimedStandsInTheWay(t *testing.T) {
+	ep := &schemas.Endpoint{ID: "e", State: schemas.StateEnabled, Version: 1}
+	for _, c := range []struct {
+		is   Case
+		want string
+	}{
+		{Case{Owned: true}, "nothing stands in the way: what comes for it is sent at once"},
+		{Case{Owned: true, Claimer: "a/1"}, "nothing stands in the way: what comes for it is sent at once"},
+		{Case{Owned: true, Unclaimed: true}, "the owner of its partition has not claimed it yet, and sends nothing before it has"},
+		{Case{Owned: true, Behind: "behind by 72 records, 1m11s"}, "its partition is behind by 72 records, 1m11s"},
+		{Case{Owned: true, Claimer: "a/1", Behind: "behind by 72 records, 1m11s"}, "its partition is behind by 72 records, 1m11s; a/1 claimed it last: if that process is gone, " +
+			"the owner has not claimed it yet, and sends nothing before it has"},
+	} {
+		c.is.Endpoint = ep
+		if why := c.is.Explain(); len(why) != 1 || why[0] != c.want {
+			t.Errorf("%q, want %q", why, c.want)
+		}
+	}
+}

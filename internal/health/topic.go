@@ -115,3 +115,8 @@ func (t *Topic) Owner(id string) (partition int32, process string) {
 	partition = kafka.Partition([]byte(id), int32(len(t.views))) //nolint:gosec // a number of partitions
 	return partition, t.views[partition].process
 }
+
+// Claimed reports whether a process has claimed the partition of an endpoint that was read.
+func (t *Topic) Claimed(id string) bool {
+	return len(t.views) > 0 && t.views[kafka.Partition([]byte(id), int32(len(t.views)))].Epoch() > 0 //nolint:gosec // a number of partitions
+}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // GroupMember is the member of a consumer group that owns a partition.
@@ -81,16 +80,6 @@ func describeGroup(ctx context.Context, adm *kadm.Client, group string) (g Group
 		}
 	}
 	return g, nil
-}
-
-// PartitionOwner asks the group's coordinator who owns a partition, in a group of
-// either protocol. It returns nil where nobody does.
-func PartitionOwner(ctx context.Context, cl *kgo.Client, group, topic string, partition int32) (*GroupMember, error) {
-	g, err := describeGroup(ctx, kadm.NewClient(cl), group)
-	if err != nil {
-		return nil, err
-	}
-	return g.Owner(topic, partition), nil
 }
 
 // Commit is what a group has committed for a partition.

@@ -123,6 +123,21 @@ func (r *Reader) topicsOf(ctx context.Context, role string, commits map[string]m
 }
 
 func (r *Reader) topic(ctx context.Context, topic string, members *kafka.Group, commits map[int32]kafka.Commit, now time.Time) (*Topic, error) {
+	t, err := r.bounds(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	t.Members = members.Members
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i := range t.Partitions {
+		g.Go(func() error { return r.place(ctx, t, &t.Partitions[i], members, commits, now) })
+	}
+	return t, g.Wait()
+}
+
+// bounds is a topic with where its partitions start and end.
+func (r *Reader) bounds(ctx context.Context, topic string) (*Topic, error) {
 	id, err := r.kafka.TopicID(ctx, topic)
 	if err != nil {
 		return nil, err
@@ -135,31 +150,56 @@ func (r *Reader) topic(ctx context.Context, topic string, members *kafka.Group, 
 	if err != nil {
 		return nil, err
 	}
-	t := &Topic{Topic: topic, Members: members.Members, id: id, Partitions: make([]Partition, min(len(starts), len(ends)))}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
+	t := &Topic{Topic: topic, id: id, Partitions: make([]Partition, min(len(starts), len(ends)))}
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
 		p.Partition, p.Start, p.End = int32(i), starts[i], ends[i] //nolint:gosec // a partition
 		p.tier = strings.HasPrefix(topic, r.names.RetryPrefix())
-		owner := members.Owner(topic, p.Partition)
-		if owner != nil {
-			p.Owner = owner.ClientID + " at " + strings.TrimPrefix(owner.Host, "/")
-		}
-		var done offsets.Set
-		if c, ok := commits[p.Partition]; ok {
-			p.Commit = &c.Offset
-			done = consume.Completed(c.Metadata, id, c.Offset)
-		}
-		g.Go(func() error {
-			if err := r.partition(ctx, topic, p, done, now); err != nil {
-				return err
-			}
-			p.judge(members.Members, owner != nil, now)
-			return nil
-		})
 	}
-	return t, g.Wait()
+	return t, nil
+}
+
+// place finds how far a group is in a partition.
+func (r *Reader) place(ctx context.Context, t *Topic, p *Partition, members *kafka.Group, commits map[int32]kafka.Commit, now time.Time) error {
+	owner := members.Owner(t.Topic, p.Partition)
+	if owner != nil {
+		p.Owner = owner.ClientID + " at " + strings.TrimPrefix(owner.Host, "/")
+	}
+	var done offsets.Set
+	if c, ok := commits[p.Partition]; ok {
+		p.Commit = &c.Offset
+		done = consume.Completed(c.Metadata, t.id, c.Offset)
+	}
+	if err := r.partition(ctx, t.Topic, p, done, now); err != nil {
+		return err
+	}
+	p.judge(members.Members, owner != nil, now)
+	return nil
+}
+
+// Deliveries looks at one partition of deliveries, and at who owns it; nil: nobody does.
+func (r *Reader) Deliveries(ctx context.Context, partition int32, now time.Time) (*Partition, *kafka.GroupMember, error) {
+	group, topic := r.names.Group("dispatcher"), r.names.Deliveries()
+	commits, err := r.kafka.Commits(ctx, group)
+	if err != nil {
+		return nil, nil, err
+	}
+	members, err := r.kafka.Group(ctx, group)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := r.bounds(ctx, topic)
+	if err != nil {
+		return nil, nil, err
+	}
+	if int(partition) >= len(t.Partitions) {
+		return nil, nil, fmt.Errorf("%s has %d partitions, and %s has a partition %d", topic, len(t.Partitions), r.names.Health(), partition)
+	}
+	p := &t.Partitions[partition]
+	if err := r.place(ctx, t, p, &members, commits[topic], now); err != nil {
+		return nil, nil, err
+	}
+	return p, members.Owner(topic, partition), nil
 }
 
 // hold sums up what the owners wrote of endpoints that have something on hold.

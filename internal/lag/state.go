@@ -100,10 +100,14 @@ func (p *Partition) judge(members int, owned bool, now time.Time) {
 	}
 	usable := p.Commit != nil && *p.Commit >= p.Start && *p.Commit <= p.End
 	raise(Waiting, p.Waiting > 0)
-	raise(Behind, p.Overdue > 0 || (p.Oldest != nil && now.Sub(*p.Oldest) > behindAfter))
+	raise(Behind, p.behind(now))
 	raise(NoCommit, !p.tier && !usable && p.Unfinished > 0) // a tier without a commit is read from its start
 	raise(Unassigned, !owned)
 	raise(NoMembers, members == 0)
+}
+
+func (p *Partition) behind(now time.Time) bool {
+	return p.Overdue > 0 || (p.Oldest != nil && now.Sub(*p.Oldest) > behindAfter)
 }
 
 // place is how far a partition has come: it grows with everything that is settled.

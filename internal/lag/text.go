@@ -57,6 +57,21 @@ func (s Style) Write(w io.Writer, r *Report) error {
 	return err
 }
 
+// Behind says how far behind a partition is, or why nothing of it is read; empty: neither.
+func (p *Partition) Behind(now time.Time) string {
+	switch {
+	case p.State == NoCommit:
+		return "not read: there is no commit that lies in the log, and --initial-offset has not decided"
+	case !p.behind(now):
+		return ""
+	}
+	records := " records, "
+	if p.Unfinished == 1 {
+		records = " record, "
+	}
+	return "behind by " + count(p.Unfinished, p.Exact) + records + age(p.Oldest, now)
+}
+
 func meaning(s State) string {
 	for _, d := range Definitions {
 		if d.State == s {
