@@ -8,23 +8,23 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// tally counts what the attempts topic says of the events of this run. It is guarded
-// by show's lock.
+// tally counts what the attempts topic says of the deliveries of this run's events, each
+// once, by its newest outcome: one that was replayed is no longer dead. It is guarded by
+// show's lock.
 type tally struct {
 	prefix    string // of the ids of this run's events
 	delivered int
-	failed    int // attempts that will be tried again
-	dead      int
-	waiting   map[string]time.Time // delivery id, next try
-	reasons   map[schemas.Reason]int
-	others    int // deliveries that came to an end and are none of this run's
+	failed    int                       // attempts that will be tried again
+	waiting   map[string]time.Time      // delivery id, next try
+	dead      map[string]schemas.Reason // by delivery id
+	others    int                       // deliveries that came to an end and are none of this run's
 
 	seconds [10]int // delivered, of any run, in each of the last seconds
 	newest  int64   // unix second of the newest of them
 }
 
 func newTally(prefix string) *tally {
-	return &tally{prefix: prefix, waiting: map[string]time.Time{}, reasons: map[schemas.Reason]int{}}
+	return &tally{prefix: prefix, waiting: map[string]time.Time{}, dead: map[string]schemas.Reason{}}
 }
 
 func (t *tally) add(a *schemas.Attempt, now time.Time) {
@@ -40,15 +40,26 @@ func (t *tally) add(a *schemas.Attempt, now time.Time) {
 	}
 	switch a.Outcome {
 	case schemas.OutcomeDelivered:
+		t.forget(a)
 		t.delivered++
-		delete(t.waiting, a.DeliveryID)
 	case schemas.OutcomeRetry:
+		t.forget(a)
 		t.failed++
 		t.waiting[a.DeliveryID] = a.NextTry
 	case schemas.OutcomeDead:
-		t.dead++
-		t.reasons[a.Reason]++
-		delete(t.waiting, a.DeliveryID)
+		t.forget(a)
+		t.dead[a.DeliveryID] = a.Reason
+	}
+}
+
+// forget takes back what was counted of a delivery before this outcome.
+func (t *tally) forget(a *schemas.Attempt) {
+	_, waits := t.waiting[a.DeliveryID]
+	_, died := t.dead[a.DeliveryID]
+	delete(t.waiting, a.DeliveryID)
+	delete(t.dead, a.DeliveryID)
+	if !waits && !died && a.Generation > 0 && t.delivered > 0 {
+		t.delivered-- // it was, and is sent again on demand
 	}
 }
 
@@ -93,15 +104,15 @@ type Gauges struct {
 // status is the line at the bottom of the terminal.
 func (t *tally) status(now time.Time, events int, g Gauges) string {
 	return fmt.Sprintf("%d events  %.1f delivered/s  %d in flight  %d held  %d waiting  %d dead",
-		events, t.rate(now), g.InFlight, g.Held, t.notDue(now), t.dead)
+		events, t.rate(now), g.InFlight, g.Held, t.notDue(now), len(t.dead))
 }
 
 // summary is what happened, in whole sentences.
 func (t *tally) summary(now time.Time, events, deliveries int, r Received) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s sent, %s for endpoints:\n%d delivered, %d dead, %d waiting for their next try.\n",
-		count(events, "event"), count(deliveries, "delivery"), t.delivered, t.dead, t.notDue(now))
-	if rest := deliveries - t.delivered - t.dead - t.notDue(now); rest > 0 {
+		count(events, "event"), count(deliveries, "delivery"), t.delivered, len(t.dead), t.notDue(now))
+	if rest := deliveries - t.delivered - len(t.dead) - t.notDue(now); rest > 0 {
 		fmt.Fprintf(&b, "The other %d stand in Kafka and go on at the next start.\n", rest)
 	}
 	if t.others > 0 {
@@ -113,12 +124,16 @@ func (t *tally) summary(now time.Time, events, deliveries int, r Received) strin
 	if t.failed > 0 {
 		fmt.Fprintf(&b, "%s failed and had or will have another: milena attempts --failed\n", count(t.failed, "attempt"))
 	}
+	reasons := map[schemas.Reason]int{}
+	for _, reason := range t.dead {
+		reasons[reason]++
+	}
 	for _, reason := range schemas.Reasons {
-		if n := t.reasons[reason]; n > 0 {
+		if n := reasons[reason]; n > 0 {
 			fmt.Fprintf(&b, "%s came of this run's events (%s).\n", count(n, "dead letter"), reason)
 		}
 	}
-	if t.dead > 0 {
+	if len(t.dead) > 0 {
 		b.WriteString("All that are there now, of earlier runs and other commands too: milena dlq list\n")
 	}
 	return b.String()

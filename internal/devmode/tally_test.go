@@ -38,6 +38,39 @@ func TestTallyFollowsDeliveriesToTheirEnd(t *testing.T) {
 	}
 }
 
+func TestADeliveryThatIsReplayedCountsOnceByItsNewestOutcome(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	tl := newTally("now-")
+	add := func(id string, generation int, o schemas.Outcome) {
+		tl.add(&schemas.Attempt{Source: Source, EventID: "now-" + id, DeliveryID: id, Generation: generation, Outcome: o,
+			NextTry: now.Add(time.Second), Reason: schemas.ReasonExpired}, now)
+	}
+	counts := func(want string) {
+		t.Helper()
+		if got := tl.summary(now, 4, 4, Received{}); !strings.Contains(got, want) || strings.Contains(got, "The other") {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		add(id, 0, schemas.OutcomeDead)
+	}
+	add("d", 0, schemas.OutcomeDelivered)
+	counts("1 delivered, 3 dead, 0 waiting")
+	add("a", 1, schemas.OutcomeDelivered)
+	add("b", 1, schemas.OutcomeRetry)
+	add("d", 1, schemas.OutcomeDelivered) // though it was delivered
+	counts("2 delivered, 1 dead, 1 waiting")
+	add("b", 1, schemas.OutcomeDead)
+	counts("2 delivered, 2 dead, 0 waiting")
+	counts("2 dead letters came of this run's events (expired)")
+	add("b", 2, schemas.OutcomeDelivered)
+	add("c", 1, schemas.OutcomeDelivered)
+	if got := tl.status(now, 4, Gauges{}); !strings.HasSuffix(got, "0 waiting  0 dead") {
+		t.Error(got)
+	}
+	counts("4 delivered, 0 dead, 0 waiting")
+}
+
 func TestRateIsThatOfTheLastSeconds(t *testing.T) {
 	tl, now := newTally(""), time.Unix(1_800_000_000, 0)
 	for range 18 {
