@@ -30,8 +30,9 @@ func (p *program) attemptsCommand() *cobra.Command {
 	return p.attemptsVerb(&cobra.Command{Use: "attempts", Args: noArgs,
 		Short: "What happened: every attempt, then the next try or the reason why there is none",
 		Long: `What happened: every attempt, then the next try or the reason why there is none. Oldest first.
-With --delivery or --endpoint little of the log is read where its newest are wanted and are there; to look
-for more, and by the other filters, most of it may have to be read, unless --since bounds it.`,
+The log is read from its end until --limit attempts are found. With --delivery or --endpoint that is soon,
+for only where their attempts can be is read. With the other filters, or where there are fewer, it may be
+all of the log, which takes its time: --since says how far back to look.`,
 		Example: `  milena attempts --endpoint shop-42 --since 1h --failed
   milena attempts --delivery webhooks.deliveries-3fa94c1e-7-1042.shop-42
   milena attempts --follow --json | jq -r 'select(.status == 401) | .endpoint_id'`}, false)

@@ -108,7 +108,7 @@ func collect(percent int) {
 // partial says on stderr how far a reading came that was ended early.
 func (r *dlqRun) partial(c dlq.Coverage, err error) error {
 	if c.Foreign > 0 {
-		r.notef("milena: %d records in the topic are no dead letters and were passed over", c.Foreign)
+		r.notef("milena: passed over, because no dead letter: %s of the topic", counted(c.Foreign, "record"))
 	}
 	if !errors.Is(err, dlq.ErrPartial) {
 		return err

@@ -51,10 +51,10 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 		if filter.All() && !f.all {
 			return usage("without a filter it would be all dead letters; say --all if that is meant")
 		}
-		if err := f.agreeable(p.terminal()); err != nil {
+		if err := check(); err != nil { // what is wrong is wrong also where somebody can be asked
 			return err
 		}
-		return check()
+		return f.agreeable(p.terminal())
 	}
 	return p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error {
 		if err := r.mayRun(); err != nil && !f.dryRun {

@@ -76,9 +76,6 @@ func (f *resendFlags) check(terminal bool) (err error) {
 	case window && f.since == "":
 		return usage("say --since: what of the window is to be looked at")
 	}
-	if err := f.agreeable(terminal); err != nil {
-		return err
-	}
 	until := f.until
 	if f.past.Missing && until == "" {
 		until = "15m" // what came just now may only be waiting for its turn
@@ -91,8 +88,10 @@ func (f *resendFlags) check(terminal bool) (err error) {
 		return usage("%w", err)
 	}
 	f.past.Endpoints, f.past.Since, f.past.Until = filter.Endpoints, filter.Since, filter.Until
-	f.job.Rate, err = rateOf("rate", f.rate)
-	return err
+	if f.job.Rate, err = rateOf("rate", f.rate); err != nil {
+		return err
+	}
+	return f.agreeable(terminal)
 }
 
 func (r *dlqRun) resend(f *resendFlags) error {

@@ -94,6 +94,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 }
 
 func (p *program) root() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "milena",
 		Short: "Delivers Kafka events to webhooks",
@@ -103,8 +104,15 @@ subscribed endpoint, retries for three days, and keeps what could not be deliver
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				p.sayVersion()
+				return nil
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "say which build this is")
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.err)

@@ -23,17 +23,21 @@ func (p *program) versionCommand() *cobra.Command {
 		Example: "  milena version --json"}
 	jsonFlag(cmd, &asJSON)
 	return p.verb(cmd, func(*cobra.Command, []string) error {
-		v := readVersion()
 		if asJSON {
-			return p.writeJSON(v)
+			return p.writeJSON(readVersion())
 		}
-		p.printf("milena %s", v.Version)
-		if v.Revision != "" {
-			p.printf(" (%.12s, %s)", v.Revision, v.Time)
-		}
-		p.printf(" %s %s\n", v.Go, v.Platform)
+		p.sayVersion()
 		return nil
 	})
+}
+
+func (p *program) sayVersion() {
+	v := readVersion()
+	p.printf("milena %s", v.Version)
+	if v.Revision != "" {
+		p.printf(" (%.12s, %s)", v.Revision, v.Time)
+	}
+	p.printf(" %s %s\n", v.Go, v.Platform)
 }
 
 func readVersion() version {

@@ -85,7 +85,7 @@ func Load(o Options) (*Loaded, error) {
 	problems = append(problems, l.readSecrets(rank)...)
 	if len(problems) == 0 {
 		problems = l.check(o.NeedBrokers)
-	} else if o.NeedBrokers && len(l.Kafka.Brokers) == 0 && l.texts["kafka.brokers"] == "" {
+	} else if o.NeedBrokers && len(l.Kafka.Brokers) == 0 && l.texts["kafka.brokers"] == "" && !slices.ContainsFunc(problems, func(p Problem) bool { return p.unread }) {
 		problems = append(problems, noBrokers)
 	}
 	if len(problems) > 0 {

@@ -11,6 +11,8 @@ type Problem struct {
 	Value  string // masked where it is a secret; empty: none was given
 	Source string // flag --x, environment X, file:line, default
 	Want   string // what would be right
+
+	unread bool // of a whole file: what it would have given is not known
 }
 
 // String is one line, or more where Want has more.

@@ -21,7 +21,7 @@ func fromFile(name string) ([]given, []Problem) {
 		if errors.Is(err, os.ErrNotExist) {
 			reason = "no such file"
 		}
-		return nil, []Problem{{Key: name, Want: "a YAML file that can be read; " + reason}}
+		return nil, []Problem{{Key: name, Want: "a YAML file that can be read; " + reason, unread: true}}
 	}
 	var doc, more yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -31,9 +31,9 @@ func fromFile(name string) ([]given, []Problem) {
 	}
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		return nil, []Problem{{Key: name, Want: "YAML; " + strings.TrimPrefix(err.Error(), "yaml: ")}}
+		return nil, []Problem{{Key: name, Want: "YAML; " + strings.TrimPrefix(err.Error(), "yaml: "), unread: true}}
 	case err == nil: // what stands behind --- would count for nothing
-		return nil, []Problem{{Key: name, Source: fmt.Sprintf("%s:%d", name, more.Line), Want: "one YAML document; a second one begins there"}}
+		return nil, []Problem{{Key: name, Source: fmt.Sprintf("%s:%d", name, more.Line), Want: "one YAML document; a second one begins there", unread: true}}
 	}
 	if len(doc.Content) == 0 { // empty, or only comments
 		return nil, nil

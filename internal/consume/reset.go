@@ -22,11 +22,15 @@ type PositionError struct {
 }
 
 func (e *PositionError) Error() string {
-	if e.Why == whyTruncated { // whatever is decided, only a restart goes on
-		return fmt.Sprintf("%s/%d is not consumed: %s: %d records", e.Partition.Topic, e.Partition.Partition, e.Why, e.Records)
+	records := "records"
+	if e.Records == 1 {
+		records = "record"
 	}
-	return fmt.Sprintf("%s/%d is not consumed: %s: %d records, the oldest there is %s old; decide with --initial-offset earliest|latest",
-		e.Partition.Topic, e.Partition.Partition, e.Why, e.Records, e.Age.Round(time.Second))
+	text := fmt.Sprintf("%s/%d is not consumed: %s: %d %s", e.Partition.Topic, e.Partition.Partition, e.Why, e.Records, records)
+	if e.Why == whyTruncated { // whatever is decided, only a restart goes on
+		return text
+	}
+	return fmt.Sprintf("%s, the oldest there is %s old; decide with --initial-offset earliest|latest", text, e.Age.Round(time.Second))
 }
 
 const (

@@ -61,6 +61,8 @@ func (g *guard) anyLoopback() bool {
 	return false
 }
 
+const noScheme = "the scheme is missing: begin with https://, or with http:// where egress.allow_http is set"
+
 // parseURL reads a URL into its canonical parts; policy is the caller's.
 func parseURL(raw string) (*url.URL, error) {
 	if err := checkText(raw); err != nil {
@@ -72,12 +74,15 @@ func parseURL(raw string) (*url.URL, error) {
 		if errors.As(err, &ue) {
 			err = ue.Err // its text without the URL, which may hold a password
 		}
+		if !strings.Contains(raw, "://") { // 127.0.0.1:3000/hook
+			return nil, refuse(noScheme)
+		}
 		return nil, refuse("%v", err)
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
 	switch {
-	case u.Scheme == "":
-		return nil, refuse("the scheme is missing: begin with https://")
+	case u.Scheme == "", u.Opaque != "" && u.Opaque[0] >= '0' && u.Opaque[0] <= '9': // localhost:3000/hook
+		return nil, refuse(noScheme)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, refuse("scheme %q: want https", u.Scheme)
 	case u.Opaque != "" || u.Host == "":
