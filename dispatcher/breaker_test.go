@@ -313,6 +313,31 @@ func TestAHealthRecordOfAClockThatWasAheadStopsAnEndpointForNoLongerThanAnAnswer
 	})
 }
 
+func TestEachTransitionOfABreakerIsToldWithItsEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		var told []BreakerChange
+		w.d.Hooks.BreakerChanged = func(c BreakerChange) { told = append(told, c) }
+		w.endpoint("e", one)
+		w.answers(func(*http.Request) (*http.Response, error) { return status(500), nil })
+		start := time.Now()
+		w.send("e", 8)
+		time.Sleep(time.Second)
+		w.answers(func(*http.Request) (*http.Response, error) { return status(200), nil })
+		time.Sleep(openFirst + time.Second)
+		w.see(func() {
+			if len(told) != 3 || told[0].Until.Sub(start).Round(time.Second) != openFirst || !told[2].Until.IsZero() {
+				t.Fatalf("told %+v", told)
+			}
+			for i, want := range []BreakerState{BreakerClosed, BreakerOpen, BreakerHalfOpen} {
+				if c := told[i]; c.EndpointID != "e" || c.From != want || c.To != told[(i+1)%3].From {
+					t.Errorf("%d: %+v", i, c)
+				}
+			}
+		})
+	})
+}
+
 func TestEnableClosesTheBreakerAndEndsAPauseAtOnce(t *testing.T) {
 	for _, code := range []int{500, 429} {
 		synctest.Test(t, func(t *testing.T) {

@@ -111,8 +111,8 @@ func (s *lanes) learn(l *lane, it *item, e ending, now time.Time) *schemas.Notic
 	}
 	before := l.breaker.state(now)
 	tell := l.breaker.settle(it.ticket, e.signal, it.started, now, l.inFlight)
-	if tell && s.d.Hooks.BreakerChanged != nil {
-		s.d.Hooks.BreakerChanged(before, l.breaker.state(now))
+	if tell {
+		s.breakerChanged(l, before, l.breaker.state(now))
 	}
 	var notice *schemas.Notice
 	switch {

@@ -106,6 +106,13 @@ type Span struct {
 	End func(status int, class schemas.ErrorClass, interrupted bool)
 }
 
+// BreakerChange is a transition of an endpoint's breaker.
+type BreakerChange struct {
+	EndpointID string
+	From, To   BreakerState
+	Until      time.Time // while it is open: when the next attempt is made
+}
+
 // Hooks observe; each may be nil and none may block.
 type Hooks struct {
 	// Attempting sees every attempt before its request is made and returns the span
@@ -128,8 +135,8 @@ type Hooks struct {
 	Unheld func()
 	// HoldRead counts bytes that were read from hold.
 	HoldRead func(bytes int)
-	// BreakerChanged counts transitions.
-	BreakerChanged func(from, to BreakerState)
+	// BreakerChanged sees every transition.
+	BreakerChanged func(c BreakerChange)
 	// Interrupted counts attempts that came to no outcome.
 	Interrupted func(class schemas.ErrorClass)
 }

@@ -132,12 +132,18 @@ func (s *lanes) laneOf(key, id string, part *Partition, tenant string) *lane {
 	return l
 }
 
+func (s *lanes) breakerChanged(l *lane, from, to BreakerState) {
+	if s.d.Hooks.BreakerChanged != nil {
+		s.d.Hooks.BreakerChanged(BreakerChange{EndpointID: l.id, From: from, To: to, Until: l.breaker.until})
+	}
+}
+
 // use takes an endpoint's current configuration into account.
 func (s *lanes) use(l *lane, ep *Endpoint, now time.Time) {
 	before := l.breaker.state(now)
 	if l.use(ep, now) {
-		if before != BreakerClosed && s.d.Hooks.BreakerChanged != nil {
-			s.d.Hooks.BreakerChanged(before, BreakerClosed)
+		if before != BreakerClosed {
+			s.breakerChanged(l, before, BreakerClosed)
 		}
 		s.tell(l)
 	}
@@ -279,8 +285,8 @@ func (s *lanes) pick(now time.Time) *item {
 			it.ready = l.able
 		}
 		l.able = time.Time{}
-		if ticket.done != nil && s.d.Hooks.BreakerChanged != nil {
-			s.d.Hooks.BreakerChanged(BreakerOpen, BreakerHalfOpen)
+		if ticket.done != nil {
+			s.breakerChanged(l, BreakerOpen, BreakerHalfOpen)
 		}
 		it.lane, it.started, it.unproven, it.ep, it.ticket = l, now, !l.pace.proven, l.ep, ticket
 		l.pushOpen(it)

@@ -16,7 +16,6 @@ import (
 	"github.com/milena-project/milena/internal/config"
 	"github.com/milena-project/milena/internal/devmode"
 	"github.com/milena-project/milena/internal/logging"
-	"github.com/milena-project/milena/schemas"
 )
 
 func (p *program) devCommand() *cobra.Command {
@@ -106,9 +105,9 @@ func screenOf(w io.Writer) (terminal, color bool, width func() int) {
 // system is an App as devmode sees it.
 type system struct{ *app.App }
 
-func startSystem(loaded *config.Loaded, log *slog.Logger, onAttempt func(*schemas.Attempt)) (devmode.System, error) {
+func startSystem(loaded *config.Loaded, log *slog.Logger, on devmode.Hooks) (devmode.System, error) {
 	logging.Standard(log)
-	a, err := app.New(loaded.Config, app.Options{Logger: log, Version: readVersion().Version, OnAttempt: onAttempt})
+	a, err := app.New(loaded.Config, app.Options{Logger: log, Version: readVersion().Version, OnAttempt: on.Attempt, OnBreaker: on.Breaker})
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/milena-project/milena/internal/testkit"
 )
 
 // devArgs keep a run away from the ports and the directory of a real one.
@@ -111,6 +114,17 @@ func TestDevEndsCleanlyWhenItIsInterrupted(t *testing.T) {
 	out := &watcher{text: "  delivered ", seen: cancel}
 	p := &program{in: strings.NewReader(""), out: out, err: out}
 	if code := p.run(ctx, devArgs("--rate", "20")); code != exitDone || !strings.Contains(out.all.String(), "sent, ") {
+		t.Errorf("%d %s", code, out.all.String())
+	}
+}
+
+func TestDevTellsOfABreakerThatOpens(t *testing.T) {
+	inDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience*time.Minute)
+	defer cancel()
+	out := &watcher{text: "  breaker     dead         open, next try at ", seen: cancel}
+	p := &program{in: strings.NewReader(""), out: out, err: out}
+	if code := p.run(ctx, devArgs("--rate", "40")); code != exitDone || !strings.Contains(out.all.String(), out.text) {
 		t.Errorf("%d %s", code, out.all.String())
 	}
 }

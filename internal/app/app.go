@@ -28,13 +28,14 @@ import (
 type Options struct {
 	Logger    *slog.Logger
 	Version   string
-	Process   string                   // names the process in claims, for people; default: host and process id
-	Dialer    kafka.Dialer             // to brokers; nil: TCP
-	Connect   func(*kafka.Config)      // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
-	Egress    func(*egress.Config)     // the last word on how endpoints are reached: a resolver, authorities; nil: nothing
-	Consume   func(*consume.Config)    // the last word on how topics are read: how often heartbeats are sent; nil: nothing
-	OnAttempt func(a *schemas.Attempt) // sees every attempt; a must not be kept
-	Traces    *tracing.Tracer          // who made it closes it, after Run; nil: no traces
+	Process   string                                   // names the process in claims, for people; default: host and process id
+	Dialer    kafka.Dialer                             // to brokers; nil: TCP
+	Connect   func(*kafka.Config)                      // the last word on how to connect: SASL mechanisms that need a library of their own; nil: nothing
+	Egress    func(*egress.Config)                     // the last word on how endpoints are reached: a resolver, authorities; nil: nothing
+	Consume   func(*consume.Config)                    // the last word on how topics are read: how often heartbeats are sent; nil: nothing
+	OnAttempt func(a *schemas.Attempt)                 // sees every attempt; a must not be kept
+	OnBreaker func(endpointID string, until time.Time) // an endpoint's breaker opened until then, or closed (zero)
+	Traces    *tracing.Tracer                          // who made it closes it, after Run; nil: no traces
 }
 
 // App is one Milena process: the roles that its configuration names, on one Kafka

@@ -83,7 +83,12 @@ func (a *App) hooks() dispatcher.Hooks {
 		Delivered: m.Delivered, Duplicate: m.Duplicate, Misrouted: a.misrouted, Interrupted: m.Interrupted,
 		Held:   func(c dispatcher.HoldCause) { m.Held(string(c)) },
 		Unheld: m.Unheld, HoldRead: m.HoldRead,
-		BreakerChanged: func(from, to dispatcher.BreakerState) { m.BreakerChanged(string(from), string(to)) },
+		BreakerChanged: func(c dispatcher.BreakerChange) {
+			m.BreakerChanged(string(c.From), string(c.To))
+			if a.opts.OnBreaker != nil && c.To != dispatcher.BreakerHalfOpen {
+				a.opts.OnBreaker(c.EndpointID, c.Until)
+			}
+		},
 	}
 	if a.opts.Traces != nil {
 		hooks.Attempting = a.opts.Traces.Attempting

@@ -58,8 +58,14 @@ type Config struct {
 	Color    bool       // lines are coloured
 	Width    func() int // of the terminal; nil: unknown
 
-	// Start builds the system. onAttempt has to be called for each attempt.
-	Start func(cfg *config.Loaded, log *slog.Logger, onAttempt func(*schemas.Attempt)) (System, error)
+	// Start builds the system, which has to call the hooks.
+	Start func(cfg *config.Loaded, log *slog.Logger, on Hooks) (System, error)
+}
+
+// Hooks hear of what the system does, on its goroutines; they do not block.
+type Hooks struct {
+	Attempt func(a *schemas.Attempt)                 // each attempt
+	Breaker func(endpointID string, until time.Time) // a breaker opened until then, or closed (zero)
 }
 
 // ErrNotAll is the end of a run with Exit in which not every event was delivered
@@ -207,7 +213,7 @@ func (d *dev) applyTopics(ctx context.Context) error {
 func (d *dev) run(asked context.Context, began time.Time) error {
 	ctx, cancel := context.WithCancelCause(asked)
 	defer cancel(nil)
-	system, err := d.cfg.Start(d.loaded, d.logger(), d.attempted)
+	system, err := d.cfg.Start(d.loaded, d.logger(), Hooks{Attempt: d.attempted, Breaker: d.show.breaker})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type show struct {
 	screen *screen
 	color  bool
 	gauges func() Gauges // set before run
-	lines  chan schemas.Attempt
+	lines  chan func(attempts.Style) string
 
 	mu         sync.Mutex // guards what follows
 	tally      *tally
@@ -36,7 +36,7 @@ type show struct {
 
 func newShow(c *Config, prefix string) *show {
 	return &show{screen: &screen{out: c.Out, terminal: c.Terminal, width: c.Width}, color: c.Color,
-		gauges: func() Gauges { return Gauges{} }, lines: make(chan schemas.Attempt, lineQueue), tally: newTally(prefix)}
+		gauges: func() Gauges { return Gauges{} }, lines: make(chan func(attempts.Style) string, lineQueue), tally: newTally(prefix)}
 }
 
 // attempted must be quick: a dispatcher's goroutine waits.
@@ -44,8 +44,21 @@ func (s *show) attempted(a *schemas.Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tally.add(a, time.Now())
+	kept := *a
+	s.queue(func(style attempts.Style) string { return style.Line(&kept) })
+}
+
+// breaker tells why an endpoint falls silent, and when it no longer is.
+func (s *show) breaker(endpointID string, until time.Time) {
+	at := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue(func(style attempts.Style) string { return style.Breaker(at, endpointID, until) })
+}
+
+func (s *show) queue(line func(attempts.Style) string) {
 	select {
-	case s.lines <- *a:
+	case s.lines <- line:
 	default:
 		s.skipped++
 	}
@@ -65,15 +78,15 @@ func (s *show) run(ended <-chan struct{}) {
 	defer tick.Stop()
 	for {
 		select {
-		case a := <-s.lines:
-			s.line(&a)
+		case line := <-s.lines:
+			s.line(line)
 		case <-tick.C:
 			s.status()
 		case <-ended:
 			for {
 				select {
-				case a := <-s.lines:
-					s.line(&a)
+				case line := <-s.lines:
+					s.line(line)
 				default:
 					s.screen.setStatus("")
 					return
@@ -83,8 +96,8 @@ func (s *show) run(ended <-chan struct{}) {
 	}
 }
 
-func (s *show) line(a *schemas.Attempt) {
-	s.screen.line(attempts.Style{Color: s.color, Now: time.Now(), Short: true, Width: s.screen.columns()}.Line(a))
+func (s *show) line(text func(attempts.Style) string) {
+	s.screen.line(text(attempts.Style{Color: s.color, Now: time.Now(), Short: true, Width: s.screen.columns()}))
 }
 
 func (s *show) status() {
