@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -192,13 +193,16 @@ func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, 
 			started(run)
 		}
 		bar = newProgress(r.err, plan.Write, isTTY(r.err))
-		bar.say("run " + run.ID)
+		bar.say(run.ID)
 	}
 	opts.Progress = func(now dlq.Progress) { bar.update(now) }
 	opts.Following = func(o dlq.Outcomes) { bar.following(o) }
 	opts.Stdout = r.out
 	collect(20) // it goes for hours on an operator's machine, at a rate that leaves time for it
 	report, err := r.store.Execute(ctx, plan, runs, opts)
+	if ctx.Err() != nil {
+		bar.interrupted()
+	}
 	bar.end()
 	if report.Run.ID == "" {
 		return err
@@ -234,9 +238,9 @@ func (p *program) writeReport(rep *dlq.Report) {
 	counts := rep.Run.Counts
 	switch rep.Run.Kind {
 	case schemas.RunDiscard:
-		p.notef("run %s is %s: %d of %d discarded", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
+		p.notef("%s is %s: %d of %d discarded", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
 	default:
-		p.notef("run %s is %s: %d of %d written", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
+		p.notef("%s is %s: %d of %d written", rep.Run.ID, rep.Run.State, counts.Written, counts.Matched)
 	}
 	writeSkipped(p, rep.Run.Counts.Skipped)
 	if rep.Exported != "" && rep.Exported != rep.Run.Export { // what was left of a run that is resumed
@@ -245,19 +249,27 @@ func (p *program) writeReport(rep *dlq.Report) {
 	p.writeOutcomes(rep.Outcomes)
 }
 
+func (p *program) outcomeTable(o *dlq.Outcomes) {
+	table := &columns{w: p.out, terminal: p.width()}
+	err := table.add("DELIVERED", "DEAD AGAIN", "RETRYING", "NOT YET", "UNKNOWN", "DUPLICATE", "ENDPOINT")
+	row := func(name string, c dlq.OutcomeCounts) {
+		err = errors.Join(err, table.add(itoa(c.Delivered), itoa(c.Dead), itoa(c.Retrying), itoa(c.Open), itoa(c.Unknown), itoa(c.Duplicate), name))
+	}
+	for _, id := range sortedKeys(o.Endpoints) {
+		row(dash(id), o.Endpoints[id])
+	}
+	row("all", o.All)
+	if err = errors.Join(err, table.flush()); p.unsaid == nil {
+		p.unsaid = err
+	}
+}
+
 // writeOutcomes is the end of a wait: a table, and why what is not at its end is not.
 func (p *program) writeOutcomes(o *dlq.Outcomes) {
 	if o == nil {
 		return
 	}
-	p.printf("%-26s %10s %10s %10s %10s %10s %10s\n", "ENDPOINT", "DELIVERED", "DEAD AGAIN", "RETRYING", "NOT YET", "UNKNOWN", "DUPLICATE")
-	row := func(name string, c dlq.OutcomeCounts) {
-		p.printf("%-26s %10d %10d %10d %10d %10d %10d\n", dash(name), c.Delivered, c.Dead, c.Retrying, c.Open, c.Unknown, c.Duplicate)
-	}
-	for _, id := range sortedKeys(o.Endpoints) {
-		row(id, o.Endpoints[id])
-	}
-	row("all", o.All)
+	p.outcomeTable(o)
 	if all := o.All.Total(); o.Merged > 0 {
 		p.notef("%d letters were written as %d deliveries: those of one event to one endpoint are one", all+o.Merged, all)
 	}

@@ -17,8 +17,8 @@ func (p *program) dlqShowCommand() *cobra.Command {
 	var curl bool
 	f := &dlqFlags{}
 	cmd := &cobra.Command{Use: "show ID", Args: oneArg("ID"),
-		Short: "Show one dead letter: every death it has died, headers and payload",
-		Long: `Show one dead letter: every death it has died, headers and payload. ID is a delivery id, a message id
+		Short: "Show one dead letter: payload, headers and every death it has died",
+		Long: `Show one dead letter: payload, headers and every death it has died. ID is a delivery id, a message id
 (webhook-id), or an event id. Of a delivery id also what was replayed or discarded is shown, as long as
 the topic has it. JSON is indented, and nothing in it is reordered or rounded.`,
 		Example: "  milena dlq show webhooks.deliveries-3fa94c1e-7-1042.shop-42\n  milena dlq show webhooks.deliveries-3fa94c1e-7-1042.shop-42 --curl | sh"}
@@ -34,11 +34,14 @@ the topic has it. JSON is indented, and nothing in it is reordered or rounded.`,
 		if curl {
 			return r.showCurl(&deaths[len(deaths)-1])
 		}
+		if !f.json { // before the reasons, so that a long one does not move them off the screen
+			r.showPayload(&deaths[len(deaths)-1].Letter)
+		}
 		for i := range deaths {
 			if f.json {
 				err = r.writeJSON(deathJSON(&deaths[i]))
 			} else {
-				r.showDeath(&deaths[i], i == len(deaths)-1)
+				r.showDeath(&deaths[i])
 			}
 			if err != nil {
 				return err
@@ -71,7 +74,7 @@ func deathJSON(d *dlq.Death) any {
 	}{d.Row(), d.Settled, d.Run, d.At, headers, d.Payload}
 }
 
-func (r *dlqRun) showDeath(d *dlq.Death, last bool) {
+func (r *dlqRun) showDeath(d *dlq.Death) {
 	line := func(name, value string) {
 		if value != "" {
 			r.printf("  %-14s %s\n", name, safe(value))
@@ -81,7 +84,7 @@ func (r *dlqRun) showDeath(d *dlq.Death, last bool) {
 	if d.Settled != "" {
 		state = d.Settled + " on " + clock(d.At) + " by " + d.Run
 	}
-	r.printf("%s\n", safe(d.ID()))
+	r.printf("\n%s\n", safe(d.ID()))
 	line("death", number(int64(d.Generation+1))+", "+state)
 	line("reason", string(d.Reason))
 	line("last answer", answerOf(d.LastStatus, d.ErrorClass))
@@ -104,10 +107,6 @@ func (r *dlqRun) showDeath(d *dlq.Death, last bool) {
 	for _, h := range d.Extra {
 		line("header", h.Key+": "+string(h.Value))
 	}
-	if last {
-		r.showPayload(&d.Letter)
-	}
-	r.printf("\n")
 }
 
 func timeText(t time.Time) string {
@@ -121,17 +120,17 @@ func (r *dlqRun) showPayload(l *schemas.Letter) {
 	text, isJSON := dlq.Pretty(l.Payload)
 	switch {
 	case l.Mark == schemas.PayloadOmitted:
-		r.printf("  the payload was left out: the broker refused the letter with it\n")
+		r.printf("the payload was left out: the broker refused the letter with it\n")
 	case l.Mark == schemas.PayloadNull:
-		r.printf("  the record's value was null\n")
+		r.printf("the record's value was null\n")
 	case len(l.Payload) == 0:
-		r.printf("  the payload is empty\n")
+		r.printf("the payload is empty\n")
 	case isJSON:
-		r.printf("  payload, %s:\n%s\n", sizeText(int64(len(l.Payload))), safeLines(text))
+		r.printf("payload, %s:\n%s\n", sizeText(int64(len(l.Payload))), safeLines(text))
 	case utf8.Valid(l.Payload):
-		r.printf("  payload, %s:\n%s\n", sizeText(int64(len(l.Payload))), safeLines(string(l.Payload)))
+		r.printf("payload, %s:\n%s\n", sizeText(int64(len(l.Payload))), safeLines(string(l.Payload)))
 	default:
-		r.printf("  payload, %s in base64:\n%s\n", sizeText(int64(len(l.Payload))), base64.StdEncoding.EncodeToString(l.Payload))
+		r.printf("payload, %s in base64:\n%s\n", sizeText(int64(len(l.Payload))), base64.StdEncoding.EncodeToString(l.Payload))
 	}
 }
 

@@ -65,7 +65,7 @@ func TestDeadLettersFromTheCommandLine(t *testing.T) {
 	if res := run(t, "", env, "dlq", "list", "--json", "--limit", "2"); res.code != 0 || strings.Count(res.out, "\n") != 2 || !strings.Contains(res.out, `"delivery_id":"`+ids[2]) {
 		t.Errorf("list: %+v", res)
 	}
-	if res := run(t, "", env, "dlq", "show", ids[0]); res.code != 0 || !strings.Contains(res.out, "{\n  \"b\": 1.00,\n  \"a\": \"x'y\"\n}") || !strings.Contains(res.out, "death          1, open") {
+	if res := run(t, "", env, "dlq", "show", ids[0]); res.code != 0 || !strings.Contains(res.out, "{\n  \"b\": 1.00,\n  \"a\": \"x'y\"\n}") || !strings.Contains(res.out, "death          1, open") || strings.Index(res.out, "payload, ") > strings.Index(res.out, "  reason  ") {
 		t.Errorf("show: %+v", res)
 	}
 	replayOnce(t, env, ids)

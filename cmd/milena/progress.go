@@ -111,3 +111,10 @@ func (p *progress) end() {
 	p.bars.Wait()
 	p.bars, p.bar = nil, nil
 }
+
+// interrupted ends the line in which a terminal shows ^C; a bar does so itself.
+func (p *progress) interrupted() {
+	if p != nil && p.terminal && p.bars == nil {
+		fmt.Fprintln(p.out)
+	}
+}

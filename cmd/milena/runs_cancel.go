@@ -27,7 +27,7 @@ func (p *program) runsCancelCommand() *cobra.Command {
 		st, err := runs.Ended(ctx, args[0])
 		switch {
 		case err == nil:
-			p.notef("run %s is %s: %d of %d written", st.ID, st.State, st.Counts.Written, st.Counts.Matched)
+			p.notef("%s is %s: %d of %d written", st.ID, st.State, st.Counts.Written, st.Counts.Matched)
 			return nil
 		case errors.Is(ctx.Err(), context.DeadlineExceeded) && st.ID != "":
 			return fmt.Errorf("its runner, %s, was asked to stop, and has not said that it did within %s (--timeout); if that process is gone, milena runs cancel %s after %s ends the run",

@@ -113,7 +113,7 @@ func TestAnInterruptedWaitSaysWhatIsOpenAndGoesOnByRunsShow(t *testing.T) {
 		a := schemas.Attempt{DeliveryID: delivery, EndpointID: "shop-1", Outcome: schemas.OutcomeDelivered, Number: 1, Generation: 1, Run: id}
 		testkit.Produce(t, fake.Client(), &kgo.Record{Topic: "webhooks.attempts", Partition: kafka.Partition([]byte("shop-1"), 12), Key: []byte("shop-1"), Value: schemas.AppendAttempt(nil, &a)})
 	}
-	if res := run(t, "", env, "runs", "show", id, "--wait"); res.code != exitDone || !strings.Contains(res.out, "all                                 2          0") {
+	if res := run(t, "", env, "runs", "show", id, "--wait"); res.code != exitDone || !strings.Contains(res.out, "\n2          0           0         0        0        0          all\n") {
 		t.Errorf("%+v", res)
 	}
 	if res := run(t, "", env, "runs", "resume", id); res.code != exitFailed || !strings.Contains(res.err, "milena runs show "+id+" --wait tells") || strings.Contains(res.err, "to go on with") {
@@ -137,7 +137,7 @@ func TestAWaitForARunThatWasInterruptedSaysSo(t *testing.T) {
 	fake, env := cluster(t)
 	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunCancelled, Counts: schemas.RunCounts{Matched: 5}})
 	res := run(t, "", env, "runs", "show", "run-x", "--wait")
-	if res.code != exitFailed || !strings.Contains(res.err, "run run-x is cancelled: 0 of 5 written") || !strings.Contains(res.err, "not all of the run was written; milena runs resume run-x goes on with it") {
+	if res.code != exitFailed || !strings.Contains(res.err, "run-x is cancelled: 0 of 5 written") || !strings.Contains(res.err, "not all of the run was written; milena runs resume run-x goes on with it") {
 		t.Errorf("%+v", res)
 	}
 }
@@ -207,9 +207,9 @@ func TestLettersThatAreOneDeliveryAreTold(t *testing.T) {
 func TestNothingToDoHasNoBar(t *testing.T) {
 	var said bytes.Buffer
 	p := newProgress(&said, 0, true)
-	p.say("run run-x")
+	p.say("run-x")
 	p.end()
-	if said.String() != "milena: run run-x\n" {
+	if said.String() != "milena: run-x\n" {
 		t.Errorf("%q", said.String())
 	}
 }
@@ -238,4 +238,18 @@ func TestCanariesThatAreWaitedForAreSaidOnce(t *testing.T) {
 	if text := said.String(); strings.Count(text, "2 canaries are sent") != 1 || !strings.Contains(text, "all is written; waiting for what becomes of it") {
 		t.Errorf("%q", text)
 	}
+}
+
+func TestWhatIsSaidAfterCtrlCBeginsALine(t *testing.T) {
+	for terminal, want := range map[bool]string{true: "milena: run-x\n\n", false: "milena: run-x\n"} {
+		var said bytes.Buffer
+		p := newProgress(&said, 2, terminal)
+		p.say("run-x")
+		p.interrupted()
+		if said.String() != want {
+			t.Errorf("terminal %v: %q", terminal, said.String())
+		}
+	}
+	var none *progress // interrupted before the run was ours
+	none.interrupted()
 }
