@@ -86,7 +86,7 @@ func (m *meter) text() string {
 	}
 	done := min(1, float64(r.Done)/float64(r.Of))
 	left := time.Duration(float64(took) / done * (1 - done)).Round(time.Second)
-	return fmt.Sprintf("reading: %.0f %%, %d of %d records, %s left", 100*done, min(r.Done, r.Of), r.Of, left)
+	return fmt.Sprintf("reading: %.0f %%, %d of %s, %s left", 100*done, min(r.Done, r.Of), counted(r.Of, "record"), left)
 }
 
 func (m *meter) clear() {

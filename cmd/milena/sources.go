@@ -111,7 +111,7 @@ func (p *program) showSeen(f *sourcesFlags, seen []router.Seen, topics []string)
 		}
 	}
 	if malformed > 0 {
-		return &exit{code: exitFailed, cause: fmt.Errorf("%d of %d records would be dead letters (malformed)", malformed, len(seen))}
+		return &exit{code: exitFailed, cause: fmt.Errorf("%d of %s would be dead letters (malformed)", malformed, counted(int64(len(seen)), "record"))}
 	}
 	return nil
 }

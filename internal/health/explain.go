@@ -106,7 +106,11 @@ func (c *Case) trouble(say func(string, ...any)) {
 		say("its breaker was open until %s: the next delivery is a probe", c.at(e.OpenUntil))
 	}
 	if e.Attempts > 0 {
-		say("failing since %s, %d attempts; the last: %s", c.at(e.FailingSince), e.Attempts, failure(e))
+		attempts := "attempts"
+		if e.Attempts == 1 {
+			attempts = "attempt"
+		}
+		say("failing since %s, %d %s; the last: %s", c.at(e.FailingSince), e.Attempts, attempts, failure(e))
 	}
 }
 
