@@ -200,9 +200,7 @@ func (r *dlqRun) execute(ctx context.Context, plan *dlq.Plan, opts dlq.Options, 
 	opts.Stdout = r.out
 	collect(20) // it goes for hours on an operator's machine, at a rate that leaves time for it
 	report, err := r.store.Execute(ctx, plan, runs, opts)
-	if ctx.Err() != nil {
-		bar.interrupted()
-	}
+	bar.interrupted(ctx)
 	bar.end()
 	if report.Run.ID == "" {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -112,9 +113,16 @@ func (p *progress) end() {
 	p.bars, p.bar = nil, nil
 }
 
-// interrupted ends the line in which a terminal shows ^C; a bar does so itself.
-func (p *progress) interrupted() {
-	if p != nil && p.terminal && p.bars == nil {
-		fmt.Fprintln(p.out)
+// interrupted is to be called before end, of a progress that never began too.
+func (p *progress) interrupted(ctx context.Context) {
+	if p != nil && p.bars == nil { // a bar ends its line itself
+		endLine(ctx, p.out, p.terminal)
+	}
+}
+
+// endLine ends the line in which a terminal shows the ^C that ended ctx.
+func endLine(ctx context.Context, out io.Writer, terminal bool) {
+	if terminal && ctx.Err() != nil {
+		fmt.Fprintln(out)
 	}
 }

@@ -149,8 +149,8 @@ func TestAPersonIsShownWhatAReplayWouldDoAndAsked(t *testing.T) {
 func TestAPersonSeesABarAndItsEnd(t *testing.T) {
 	s := newScreen(t)
 	p := newProgress(s.tty, 200, true)
-	p.say("run run-x")
-	s.shows("run run-x", nil)
+	p.say("run-x")
+	s.shows("run-x", nil)
 	s.shows("80 / 200", func() { p.update(dlq.Progress{Settled: 70, Skipped: 10}) })
 	for _, part := range []string{"40 %", "/s", "left"} {
 		s.shows(part, nil)

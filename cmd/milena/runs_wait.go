@@ -25,17 +25,19 @@ func (p *program) awaitRun(ctx context.Context, s *session, runs *dlq.Runs, st *
 		defer cancel()
 	}
 	err = ended(bounded, runs.Get, st, teller)
+	endLine(ctx, p.err, isTTY(p.err))
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = errors.New("it has not ended within --wait-for")
 	}
 	if err != nil {
-		return fmt.Errorf("run %s is %s, %d of %d written: %w", st.ID, st.Word(), st.Counts.Written, st.Counts.Matched, err)
+		return fmt.Errorf("%s is %s, %d of %d written: %w", st.ID, st.Word(), st.Counts.Written, st.Counts.Matched, err)
 	}
 	if opts.WaitFor > 0 {
 		opts.WaitFor = max(time.Nanosecond, time.Until(until))
 	}
 	opts.Following = func(o dlq.Outcomes) { teller.outcomes(&o, time.Now()) }
 	outcomes, err := store.Follow(ctx, &st.Run, opts)
+	endLine(ctx, p.err, isTTY(p.err))
 	report := dlq.Report{Run: st.Run, Outcomes: outcomes}
 	if asJSON && outcomes != nil {
 		if jerr := p.writeJSON(report); jerr != nil {

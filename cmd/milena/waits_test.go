@@ -241,15 +241,18 @@ func TestCanariesThatAreWaitedForAreSaidOnce(t *testing.T) {
 }
 
 func TestWhatIsSaidAfterCtrlCBeginsALine(t *testing.T) {
+	ctrlC, interrupt := context.WithCancel(t.Context())
+	interrupt()
 	for terminal, want := range map[bool]string{true: "milena: run-x\n\n", false: "milena: run-x\n"} {
 		var said bytes.Buffer
 		p := newProgress(&said, 2, terminal)
 		p.say("run-x")
-		p.interrupted()
+		p.interrupted(t.Context())
+		p.interrupted(ctrlC)
 		if said.String() != want {
 			t.Errorf("terminal %v: %q", terminal, said.String())
 		}
 	}
 	var none *progress // interrupted before the run was ours
-	none.interrupted()
+	none.interrupted(ctrlC)
 }
