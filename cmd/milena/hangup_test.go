@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,7 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// child is milena in a process of its own.
+// child is milena in a process of its own, which sees no setting of the machine's.
 func child(t *testing.T, env []string, args string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -24,7 +25,8 @@ func child(t *testing.T, env []string, args string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	c := exec.CommandContext(t.Context(), self)
-	c.Env = append(append(os.Environ(), env...), asProgram+"="+args)
+	machine := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MILENA_") })
+	c.Env = append(append(machine, env...), asProgram+"="+args)
 	return c
 }
 
