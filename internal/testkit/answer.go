@@ -61,13 +61,13 @@ func Status(code int) Script { return Always(Answer{Status: code}) }
 func (a *Answer) perform(w http.ResponseWriter, r *http.Request, begun func()) {
 	defer begun()
 	if a.Hang != nil && !waitFor(a.Hang, r) {
-		return
+		panic(http.ErrAbortHandler) // to return would be an answer: 200
 	}
 	if a.Delay > 0 {
 		timer := time.NewTimer(a.Delay)
 		defer timer.Stop()
 		if !waitFor(timer.C, r) {
-			return
+			panic(http.ErrAbortHandler)
 		}
 	}
 	begun()
