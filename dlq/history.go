@@ -94,18 +94,16 @@ func (r *results) set(h uint64, came result) {
 // have been attempted after they were written.
 func (r *resending) readHistory(ctx context.Context) error {
 	topic := r.store.names.Attempts()
-	ends, err := r.store.reader.Ends(ctx, topic)
-	if err != nil {
-		return explain(err, topic, "Read")
-	}
-	from, err := r.since(ctx, topic, len(ends))
+	from, ends, err := r.onwards(ctx, topic)
 	if err != nil {
 		return err
 	}
 	if keep, err := r.store.retention(ctx, topic); keep > 0 || err != nil { // of which nothing is known, all may be gone
 		r.expired = time.Now().Add(-keep)
 	}
-	if r.back, err = r.historyBegins(ctx, topic); err != nil {
+	// Attempts are kept for less time than deliveries: without this all that is older
+	// would look as if it had never been attempted.
+	if r.back, err = r.store.backTo(ctx, topic); err != nil {
 		return explain(err, topic, "Read")
 	}
 	return r.parallel(ctx, topic, from, ends, func(rec *schemas.Record) error {
@@ -135,30 +133,6 @@ func (r *resending) readHistory(ctx context.Context) error {
 func resends(of, endpoint string) bool {
 	_, first, err := schemas.ParseDeliveryID(of)
 	return err == nil && first == endpoint
-}
-
-// historyBegins is when the first attempt was written that retention has left. The topic
-// of attempts keeps less than deliveries does: without this all that is older would look
-// as if it had never been attempted.
-func (r *resending) historyBegins(ctx context.Context, topic string) ([]time.Time, error) {
-	starts, err := r.store.reader.Starts(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	begins := make([]time.Time, len(starts))
-	for p, start := range starts {
-		if start == 0 {
-			continue
-		}
-		f, err := r.store.reader.FetchAtOrAfter(ctx, topic, int32(p), start, 1)
-		if err != nil {
-			return nil, err
-		}
-		if begins[p] = time.Now(); len(f.Records) > 0 {
-			begins[p] = f.Records[0].Timestamp
-		}
-	}
-	return begins, nil
 }
 
 // goesBackTo is since when all attempts of a delivery would be known: since the log

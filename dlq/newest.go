@@ -65,11 +65,7 @@ func (r *resending) attempted(id string, a *schemas.Attempt, came result) {
 // readDeaths looks what became of the letters of the window's deliveries.
 func (r *resending) readDeaths(ctx context.Context) error {
 	topic := r.store.topic
-	ends, err := r.store.reader.Ends(ctx, topic)
-	if err != nil {
-		return explain(err, topic, "Read")
-	}
-	from, err := r.since(ctx, topic, len(ends))
+	from, ends, err := r.onwards(ctx, topic)
 	if err != nil {
 		return err
 	}

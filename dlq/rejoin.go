@@ -91,15 +91,28 @@ func (s *Store) remembered(ctx context.Context, topic string, since time.Time) e
 // forgotten says, by partition, to when a topic goes back of which retention may have taken
 // records that were written since a time; zero: it has all of them.
 func (s *Store) forgotten(ctx context.Context, topic string, since time.Time) ([]time.Time, error) {
+	back, err := s.backTo(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	// That a partition begins later may only mean that little is written to it.
+	keep, unknown := s.retention(ctx, topic)
+	for p, at := range back {
+		if unknown == nil && (keep == 0 || since.After(time.Now().Add(-keep))) || !at.After(since) {
+			back[p] = time.Time{}
+		}
+	}
+	return back, nil
+}
+
+// backTo is when the first record of each partition was written that retention has left;
+// now, if it has left none, and zero, if it has taken none.
+func (s *Store) backTo(ctx context.Context, topic string) ([]time.Time, error) {
 	starts, err := s.reader.Starts(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
 	back := make([]time.Time, len(starts))
-	// That a partition begins later may only mean that little is written to it.
-	if keep, err := s.retention(ctx, topic); err == nil && (keep == 0 || since.After(time.Now().Add(-keep))) {
-		return back, nil
-	}
 	for p, start := range starts {
 		if start == 0 {
 			continue
@@ -108,9 +121,7 @@ func (s *Store) forgotten(ctx context.Context, topic string, since time.Time) ([
 		if err != nil {
 			return nil, err
 		}
-		if len(f.Records) == 0 { // all of it has gone
-			back[p] = time.Now()
-		} else if f.Records[0].Timestamp.After(since) {
+		if back[p] = time.Now(); len(f.Records) > 0 {
 			back[p] = f.Records[0].Timestamp
 		}
 	}

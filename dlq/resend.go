@@ -186,6 +186,15 @@ func (r *resending) since(ctx context.Context, topic string, partitions int) ([]
 	return from, explain(err, topic, "Read")
 }
 
+// onwards is all of a topic from there on, up to its ends of now.
+func (r *resending) onwards(ctx context.Context, topic string) (from, ends []int64, err error) {
+	if ends, err = r.store.reader.Ends(ctx, topic); err != nil {
+		return nil, nil, explain(err, topic, "Read")
+	}
+	from, err = r.since(ctx, topic, len(ends))
+	return from, ends, err
+}
+
 func (r *resending) read(ctx context.Context, from, to []int64) error {
 	err := r.parallel(ctx, r.store.names.Deliveries(), from, to, func(rec *schemas.Record) error {
 		d, err := schemas.ParseDelivery(*rec)

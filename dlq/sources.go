@@ -77,11 +77,7 @@ func (r *resending) readSources(ctx context.Context) error {
 // may have come later.
 func (r *resending) readKnown(ctx context.Context) error {
 	topic := r.store.names.Deliveries()
-	ends, err := r.store.reader.Ends(ctx, topic)
-	if err != nil {
-		return explain(err, topic, "Read")
-	}
-	from, err := r.since(ctx, topic, len(ends))
+	from, ends, err := r.onwards(ctx, topic)
 	if err != nil {
 		return err
 	}
