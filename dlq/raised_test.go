@@ -194,18 +194,22 @@ func TestAnEventOfASourceIsNotMissingForWhatAFormerPartitionHasLost(t *testing.T
 	w.flush()
 	w.lose(w.names.Attempts(), partitionOf(id), 1)
 	w.lose(w.names.Deliveries(), partitionOf(id), 1)
-	w.keepFor(w.names.Attempts(), time.Millisecond)
-	for _, when := range []string{"before the raise", "after the raise"} {
-		if when == "after the raise" {
-			w.raise()
-		}
+	check := func(when string, want Gap) {
+		t.Helper()
 		w.dispatched()
 		w.commit("router", source)
 		_, gaps, err := w.store.PlanResend(w.ctx(), Job{}, Past{Since: since, Missing: true, Sources: src})
-		if err != nil || *gaps[id] != (Gap{Deliveries: 1, Unknown: 1}) {
+		if err != nil || *gaps[id] != want {
 			t.Errorf("%s: %+v %v", when, gaps[id], err)
 		}
 	}
+	w.keepFor(w.names.Attempts(), time.Millisecond)
+	check("before the raise", Gap{Deliveries: 1, Unknown: 1})
+	w.raise()
+	check("after the raise", Gap{Deliveries: 1, Unknown: 1})
+	// A partition that retention cannot have touched begins later for being quiet.
+	w.keepFor(w.names.Attempts(), 24*time.Hour)
+	check("kept for a day", Gap{Deliveries: 1, Missing: 1})
 }
 
 func TestAResendFindsWhatWasWrittenBeforeThePartitionsWereRaised(t *testing.T) {
