@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -46,7 +47,24 @@ func (r *Reader) Partitions(ctx context.Context, topic string) (int32, error) {
 	return int32(len(t.leaders)), nil
 }
 
+// list asks again while a partition has no leader, or one that does not know yet
+// (WithRetryFor). A topic that is unknown is none that is waited for.
 func (r *Reader) list(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) ([]int64, error) {
+	for deadline := time.Now().Add(r.opts.retryFor); ; {
+		offsets, err := listOnce(ctx, topic, ask)
+		var ke *kerr.Error
+		if !errors.As(err, &ke) || !ke.Retriable || ke == kerr.UnknownTopicOrPartition || time.Now().After(deadline) {
+			return offsets, err
+		}
+		select {
+		case <-time.After(r.opts.pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w (%w)", ctx.Err(), err)
+		}
+	}
+}
+
+func listOnce(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) ([]int64, error) {
 	listed, err := ask(ctx, topic)
 	if err != nil {
 		return nil, fmt.Errorf("asking for offsets of %s: %w", topic, err)

@@ -44,13 +44,14 @@ type readerOptions struct {
 	pause    time.Duration
 }
 
-// WithRetryFor is how long a fetch is tried while a partition has no leader or its
-// broker does not answer; default 10s. The context may end it sooner.
+// WithRetryFor is how long a partition is asked again while it has no leader or its broker
+// does not answer; default 30s, because brokers take 9s (broker.session.timeout.ms) to
+// notice that one of them is dead. The context may end it sooner.
 func WithRetryFor(d time.Duration) ReaderOption { return func(o *readerOptions) { o.retryFor = d } }
 
 // NewReader makes a Reader with a client of its own. Close it.
 func NewReader(cfg Config, opts ...ReaderOption) (*Reader, error) {
-	o := readerOptions{retryFor: 10 * time.Second, pause: 100 * time.Millisecond}
+	o := readerOptions{retryFor: 30 * time.Second, pause: 100 * time.Millisecond}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -81,8 +82,9 @@ type Fetched struct {
 var ErrOutOfRange = errors.New("offset is not in the log")
 
 // Fetch reads from offset on, up to about maxBytes and at least one batch. At the
-// end of the log it returns at once with Next equal to offset. Brokers that move or
-// do not answer are tried again (WithRetryFor). An offset outside the log is
+// end of the log it returns without waiting, with Next equal to offset. Brokers that move
+// or do not answer are tried again (WithRetryFor), and so is one that leads and does not
+// know yet how far its log is committed. An offset outside the log is
 // ErrOutOfRange, with LogStart and HighWatermark set.
 func (r *Reader) Fetch(ctx context.Context, topic string, partition int32, offset int64, maxBytes int32) (Fetched, error) {
 	return r.fetchFrom(ctx, topic, partition, offset, maxBytes, fetchHow{})
@@ -154,7 +156,8 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 	if t.leaders[partition] < 0 {
 		return Fetched{}, kerr.LeaderNotAvailable
 	}
-	kresp, err := r.cl.Broker(int(t.leaders[partition])).RetriableRequest(ctx, fetchRequest(topic, t, partition, offset, maxBytes))
+	// Tried once: a leader that is dead is not waited for, another may lead by now.
+	kresp, err := r.cl.Broker(int(t.leaders[partition])).Request(ctx, fetchRequest(topic, t, partition, offset, maxBytes))
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -168,7 +171,31 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return Fetched{}, errors.New("the broker's answer does not hold the partition")
 	}
-	return r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset, how)
+	f, err := r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset, how)
+	if err == nil && f.Next == offset {
+		err = r.confirmEnd(ctx, topic, partition, offset)
+	}
+	return f, err
+}
+
+// confirmEnd fails unless the log ends at an offset, from which a fetch brought nothing.
+// Who has just begun to lead serves fetches up to a high watermark that is old, and may
+// be zero after a crash, until the followers have asked. The answers to fetches do not
+// tell; asked for the end of the log, such a leader says that it does not know (KIP-207).
+func (r *Reader) confirmEnd(ctx context.Context, topic string, partition int32, offset int64) error {
+	ends, err := r.adm.ListCommittedOffsets(ctx, topic)
+	end, ok := ends.Lookup(topic, partition)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return kerr.UnknownTopicOrPartition
+	case end.Err != nil:
+		return end.Err
+	case end.Offset > offset:
+		return fmt.Errorf("its leader serves less than the %d that are committed: %w", end.Offset, kerr.OffsetNotAvailable)
+	}
+	return nil
 }
 
 // errThrottled: we are over a quota, and the answer is empty. The client lets the next

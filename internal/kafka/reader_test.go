@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -275,4 +276,50 @@ func TestFetchOutlastsAQuota(t *testing.T) {
 	if f, err := r.Fetch(within(t, time.Minute), "t", 0, 0, 1<<20); err != nil || len(f.Records) != 20 || throttled != 3 {
 		t.Errorf("%d records after %d throttled answers, %v", len(f.Records), throttled, err)
 	}
+}
+
+// A leader that is back after a crash says that its log is empty, until it has heard
+// from its followers; asked for the end, it says that it does not know.
+func TestALogIsNotOverWhereItsLeaderDoesNotKnowTheEnd(t *testing.T) {
+	c := newCluster(t, kfake.SeedTopics(1, "t"))
+	fill(t, configFor(c), "t", 0, 20)
+	for name, read := range map[string]func(*Reader, context.Context, string, int32, int64, int64, int32, func([]schemas.Record) error) error{
+		"forwards": (*Reader).ReadForwards, "backwards": (*Reader).ReadBackwards,
+	} {
+		t.Run(name, func(t *testing.T) {
+			emptyFetches(c, 5)
+			c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Err: kerr.OffsetNotAvailable, Count: 2})
+			got := 0
+			err := read(newReader(t, configFor(c)), within(t, time.Minute), "t", 0, 0, 20, 1<<20, func(recs []schemas.Record) error {
+				got += len(recs)
+				return nil
+			})
+			if err != nil || got != 20 {
+				t.Errorf("%d of 20 records, %v", got, err)
+			}
+		})
+	}
+	emptyFetches(c, -1)
+	_, err := newReader(t, configFor(c), WithRetryFor(10*time.Millisecond)).Fetch(within(t, time.Minute), "t", 0, 3, 1)
+	if !errors.Is(err, kerr.OffsetNotAvailable) || !strings.Contains(err.Error(), "reading t/0 at offset 3: its leader serves less than the 20 that are committed") {
+		t.Errorf("%v", err)
+	}
+}
+
+// emptyFetches makes a broker answer the next n fetches with nothing; -1: all of them.
+func emptyFetches(c *kfake.Cluster, n int) {
+	c.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if n == 0 {
+			return nil, nil, false
+		}
+		n--
+		c.KeepControl()
+		asked := req.(*kmsg.FetchRequest)
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		topic := kmsg.NewFetchResponseTopic()
+		topic.Topic, topic.TopicID = asked.Topics[0].Topic, asked.Topics[0].TopicID
+		topic.Partitions = append(topic.Partitions, kmsg.NewFetchResponseTopicPartition())
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
 }

@@ -292,3 +292,60 @@ func checkOnce(t *testing.T, cfg kafka.Config, told *sync.Map, partitions int32,
 		t.Fatalf("%d records for %d writes", seen, n)
 	}
 }
+
+// A broker that has just begun to lead knows how far the log was committed some time
+// before, until its followers have asked it.
+func TestRealLogIsReadWholeWhileBrokersAreKilled(t *testing.T) {
+	c := realkafka.Start(t, realkafka.Config{Brokers: 3, Properties: map[string]string{"num.partitions": "1"}})
+	cfg := config(c.Brokers())
+	if _, err := admin(t, cfg).CreateTopic(within(t, time.Minute), 3, 3, nil, "back"); err != nil {
+		t.Fatal(err)
+	}
+	w := writer(t, cfg)
+	r, err := kafka.NewReader(cfg, kafka.WithRetryFor(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	const each = 1000
+	for p := range int32(3) {
+		for _, v := range numbers(0, each) {
+			w.Write(kafka.Message{Topic: "back", Partition: p, Value: []byte(v)}, func(r kafka.Written) {
+				if r.Err != nil {
+					t.Error(r.Err)
+				}
+			})
+		}
+	}
+	if err := w.Flush(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := c.Kill(i); err != nil {
+			t.Fatal(err)
+		}
+		back := make(chan error, 1)
+		go func() { back <- c.Restart(context.WithoutCancel(t.Context()), i) }()
+		for reading := true; reading; {
+			select {
+			case err := <-back:
+				if err != nil {
+					t.Fatal(err)
+				}
+				reading = false
+			default:
+			}
+			for p := range int32(3) {
+				got := 0
+				count := func(recs []schemas.Record) error { got += len(recs); return nil }
+				if err := r.ReadForwards(within(t, time.Minute), "back", p, 0, each, 1<<20, count); err != nil || got != each {
+					t.Errorf("broker %d was killed: %d of %d records of partition %d, %v", i, got, each, p, err)
+				}
+				got = 0
+				if err := r.ReadBackwards(within(t, time.Minute), "back", p, 0, each, 1<<20, count); err != nil || got != each {
+					t.Errorf("broker %d was killed: %d of %d records of partition %d backwards, %v", i, got, each, p, err)
+				}
+			}
+		}
+	}
+}
