@@ -118,6 +118,9 @@ func (l *Loaded) checkBounds(bad func(path, want string)) {
 	if l.Retry.MaxAge > retrytopics.LongestMaxAge {
 		bad("retry.max_age", "want at most "+retrytopics.LongestMaxAge.String())
 	}
+	if l.Dispatcher.Duplicates.Age > kafka.TombstonesKept {
+		bad("dispatcher.duplicates.age", "want at most "+kafka.TombstonesKept.String()+", for which tombstones of dead letters stay (delete.retention.ms): after it an import could bring back a letter that is taken for a duplicate")
+	}
 	if l.Dispatcher.CommitInterval*2 > l.Kafka.SessionTimeout {
 		bad("dispatcher.commit_interval", "want less than half of kafka.session_timeout ("+l.Kafka.SessionTimeout.String()+")")
 	}

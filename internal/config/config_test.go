@@ -139,6 +139,7 @@ func TestSingleWrongSettings(t *testing.T) {
 		{"topics.partitions: 0", "at least 1"},
 		{"prefix: my hooks.", "A-Z a-z 0-9 . _ -, as names of topics"},
 		{"topics: {replication: 2, min_insync_replicas: 3}", "at most topics.replication"},
+		{"dispatcher: {duplicates: {age: 25h}}", "at most 24h0m0s, for which tombstones of dead letters stay"},
 		{"dispatcher.commit_interval: 1m", "less than half of kafka.session_timeout"},
 		{"http.debug_addr: 0.0.0.0:6060", "loopback"},
 		{"http.addr: 8080", "an address such as"},

@@ -141,7 +141,7 @@ var Keys = []Key{
 	{Path: "dispatcher.duplicates.entries", Default: "1000000", field: func(c *Config) any { return &c.Dispatcher.Duplicates.Entries },
 		Doc: "Attempts that an owner remembers, to drop copies."},
 	{Path: "dispatcher.duplicates.age", Default: "15m", field: func(c *Config) any { return &c.Dispatcher.Duplicates.Age },
-		Doc: "How long an owner remembers an attempt."},
+		Doc: "How long an owner remembers an attempt. At most 24h."},
 
 	{Path: "retry.tiers", Default: "0s,10s,1m,5m,30m,2h,6h,12h,24h", field: func(c *Config) any { return &c.Retry.Tiers },
 		Doc: "Delays of the retry topics. 0s and 10s must be among them."},

@@ -11,6 +11,11 @@ import (
 
 const day = 24 * time.Hour
 
+// TombstonesKept is how long the tombstone of a dead letter stays at least
+// (delete.retention.ms): by it an import knows which lives a letter has had. A
+// dispatcher must have forgotten a delivery by then.
+const TombstonesKept = day
+
 // TopicsConfig says what Milena's topics shall look like. Zero values mean the
 // default named there.
 type TopicsConfig struct {
@@ -111,7 +116,7 @@ func DesiredTopics(c TopicsConfig) []TopicSpec {
 	specs = append(specs,
 		c.topic(n.DLQ(), "dead letters", CountSame, policy("compact,delete"), c.keep(30*day, "dead letters would be deleted earlier"),
 			Setting{Key: "segment.ms", Value: ms(day), Rule: RuleAtMost, Advice: true, Why: "replayed letters would be compacted away late"},
-			Setting{Key: "delete.retention.ms", Value: ms(day), Rule: RuleAtLeast, Advice: true, Why: "an import could not tell which lives a letter has had"}, c.unbounded(), size),
+			Setting{Key: "delete.retention.ms", Value: ms(TombstonesKept), Rule: RuleAtLeast, Advice: true, Why: "an import could not tell which lives a letter has had"}, c.unbounded(), size),
 		c.topic(n.Attempts(), "the delivery log", CountSame, policy("delete"), c.keep(7*day, "the delivery log would be shorter"), size),
 		c.topic(n.Endpoints(), "the registry", CountOne, policy("compact"), size),
 		c.topic(n.Health(), "endpoints in trouble, and claims of owners", CountSame, policy("compact"),
