@@ -37,6 +37,7 @@ type follower struct {
 	parts map[int32]bool
 	ids   []string  // the endpoints that are written to; nil: it reads all partitions
 	began time.Time // the run
+	mark  []byte    // what stands in the JSON of each attempt of what the run wrote, and in as few others as may be
 
 	mu      sync.Mutex
 	noting  bool
@@ -82,7 +83,7 @@ func (s followed) over() bool { return s.ended() || s&^copied == unknown }
 
 func newFollower(s *Store, run string, began time.Time, from []int64, ids []string) *follower {
 	f := &follower{store: s, run: run, parts: map[int32]bool{}, ids: ids, noting: true, open: map[uint64]follow{},
-		began: began, indexes: map[string]int32{}, firsts: map[string]bool{}, waiting: map[uint64]bool{}}
+		began: began, mark: ofALaterLife, indexes: map[string]int32{}, firsts: map[string]bool{}, waiting: map[uint64]bool{}}
 	f.grow(from)
 	return f
 }
@@ -163,7 +164,8 @@ func (f *follower) forget(d *schemas.Delivery) {
 	delete(f.waiting, h)
 }
 
-// ofALaterLife is in the JSON of each attempt of what was replayed, and of hardly any other.
+// ofALaterLife marks the attempts of what was replayed, by whatever run: the first of two
+// copies may be another's. What was sent again has no copies, and is marked by its run.
 var ofALaterLife = []byte(`"generation":`)
 
 // poll reads what is new.
@@ -188,12 +190,12 @@ func (f *follower) poll(ctx context.Context) error {
 	return f.readPast(ctx)
 }
 
-// attempts hands over those of replayed deliveries in a range of a partition.
+// attempts hands over those in a range of a partition that may be of the run's deliveries.
 func (f *follower) attempts(ctx context.Context, p int32, from, to int64, take func(*schemas.Record, *schemas.Attempt)) error {
 	err := f.store.reader.ReadForwards(ctx, f.store.names.Attempts(), p, from, to, 1<<20, func(recs []schemas.Record) error {
 		for i := range recs {
 			var a schemas.Attempt
-			if bytes.Contains(recs[i].Value, ofALaterLife) && json.Unmarshal(recs[i].Value, &a) == nil {
+			if bytes.Contains(recs[i].Value, f.mark) && json.Unmarshal(recs[i].Value, &a) == nil {
 				take(&recs[i], &a)
 			}
 		}

@@ -161,7 +161,7 @@ func TestADuplicateWhoseFirstCopyDiedIsDeadAgain(t *testing.T) {
 	end := w.between()
 	waitFor(t, func() bool { return w.attempts()[schemas.OutcomeDead] == 10 })
 	rep, err := w.store.Execute(w.ctx(), w.plan(Job{Force: true}), w.runs(), Options{Wait: true})
-	if want := (OutcomeCounts{Delivered: 10, Dead: 10, Duplicate: 20}); !errors.Is(err, ErrUndelivered) || err.Error() != "10 of 20 were not delivered: 10 died again" || rep.Outcomes.All != want {
+	if want := (OutcomeCounts{Delivered: 10, Dead: 10, Duplicate: 20}); !errors.Is(err, ErrUndelivered) || err.Error() != "10 of 20 were not delivered: 10 died" || rep.Outcomes.All != want {
 		t.Errorf("%+v %v", rep.Outcomes, err)
 	}
 	if _, err := end(); !errors.Is(err, ErrUndelivered) {

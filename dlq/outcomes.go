@@ -17,7 +17,7 @@ var ErrUndelivered = errors.New("not all were delivered")
 // UndeliveredError says what of a run's selection was not delivered, or is not known to be.
 type UndeliveredError struct {
 	Of      int64 // that the run selected
-	Dead    int64 // again
+	Dead    int64 // of a replay: again
 	Skipped int64 // not written, or not any more: Run.Counts says why
 	Unknown int64
 	Open    int64 // not at their end when the waiting was
@@ -26,7 +26,7 @@ type UndeliveredError struct {
 func (e *UndeliveredError) Error() string {
 	var parts, why []string
 	if e.Dead > 0 {
-		why = append(why, fmt.Sprintf("%d died again", e.Dead))
+		why = append(why, fmt.Sprintf("%d died", e.Dead))
 	}
 	if e.Skipped > 0 {
 		why = append(why, fmt.Sprintf("%d were skipped", e.Skipped))
@@ -50,7 +50,7 @@ func (e *UndeliveredError) Is(target error) bool { return target == ErrUndeliver
 // copy that was dropped as what became of the first one.
 type OutcomeCounts struct {
 	Delivered int64 `json:"delivered"`
-	Dead      int64 `json:"dead"`     // again
+	Dead      int64 `json:"dead"`     // of a replay: again
 	Retrying  int64 `json:"retrying"` // tried and waiting for the next try
 	Open      int64 `json:"open"`     // not tried yet
 	Unknown   int64 `json:"unknown"`  // the topics no longer say

@@ -10,13 +10,19 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// Follow tells what became of the deliveries that a replay wrote, whoever has written
+// Followed reports whether a run writes deliveries, which come to an end of which Follow
+// tells.
+func Followed(kind schemas.RunKind) bool {
+	return kind == schemas.RunReplay || kind == schemas.RunResend
+}
+
+// Follow tells what became of the deliveries that a run wrote, whoever has written
 // them, and waits as Execute does with Options.Wait, of which WaitFor and Following
 // count. ErrUndelivered unless all were delivered. The run is not to be live any more:
 // what it writes later is not seen.
 func (s *Store) Follow(ctx context.Context, run *schemas.Run, opts Options) (*Outcomes, error) {
-	if run.Kind != schemas.RunReplay {
-		return nil, fmt.Errorf("run %s is a %s: only a replay is followed", run.ID, run.Kind)
+	if !Followed(run.Kind) {
+		return nil, fmt.Errorf("run %s is one of kind %s, which writes no deliveries to follow", run.ID, run.Kind)
 	}
 	until := opts.bound() // what the reading takes, which it does not cut, counts
 	f, letters, err := s.rejoin(ctx, run)
@@ -44,6 +50,9 @@ func (s *Store) rejoin(ctx context.Context, run *schemas.Run) (f *follower, lett
 		return nil, 0, err
 	}
 	f = newFollower(s, run.ID, run.Started, at, nil)
+	if run.Kind == schemas.RunResend {
+		f.mark = []byte(run.ID)
+	}
 	topic = s.names.Deliveries()
 	to, err := s.reader.Ends(ctx, topic)
 	if err != nil {

@@ -301,5 +301,6 @@ func (r *runner) resend(ctx context.Context) error {
 
 func (r *runner) resendOne(ctx context.Context, d *schemas.Delivery, partition int32) error {
 	next := again(d)
+	next.Run = r.run.ID
 	return r.put(ctx, kafka.Message{Topic: r.store.names.Deliveries(), Partition: partition, Key: []byte(next.EndpointID), Value: next.Payload, Headers: next.Headers()})
 }

@@ -2,6 +2,8 @@ package dlq
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -81,6 +83,44 @@ func TestAResendIsANewDeliveryOfTheSameEvent(t *testing.T) {
 }
 
 // dispatched says that the dispatcher has committed all that stands in deliveries now.
+func TestAResendTellsWhatBecameOfItsDeliveries(t *testing.T) {
+	w := newWorld(t)
+	for i := range 12 {
+		w.publish("ep_1", fmt.Sprintf("e%d", i))
+		w.publish("ep_2", fmt.Sprintf("e%d", i))
+	}
+	first := len(w.deliveries())
+	stop := w.answer(w.ctx(), func(d *schemas.Delivery) schemas.Outcome {
+		if d.EndpointID == "ep_2" && d.Run != "" {
+			return schemas.OutcomeDead
+		}
+		return schemas.OutcomeDelivered
+	})
+	defer stop()
+	resend := func(endpoint string) *Plan {
+		plan, _, err := w.store.PlanResend(w.ctx(), Job{}, Past{Endpoints: []string{endpoint}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+	rep, err := w.store.Execute(w.ctx(), resend("ep_1"), w.runs(), Options{Wait: true})
+	if want := (OutcomeCounts{Delivered: 12}); err != nil || rep.Outcomes.All != want {
+		t.Errorf("%+v %v", rep.Outcomes, err)
+	}
+	rep, err = w.store.Execute(w.ctx(), resend("ep_2"), w.runs(), Options{Wait: true})
+	if want := (OutcomeCounts{Dead: 12}); !errors.Is(err, ErrUndelivered) || rep.Outcomes.All != want || rep.Outcomes.Endpoints["ep_2"] != want {
+		t.Errorf("%+v %v", rep.Outcomes, err)
+	}
+	out, err := w.open().Follow(w.ctx(), &rep.Run, Options{}) // a colleague, later
+	if want := (OutcomeCounts{Dead: 12}); !errors.Is(err, ErrUndelivered) || out.All != want {
+		t.Errorf("%+v %v", out, err)
+	}
+	if n := len(w.deliveries()); n != first+24 {
+		t.Errorf("%d deliveries", n)
+	}
+}
+
 func (w *world) dispatched() { w.Helper(); w.commit("dispatcher", w.names.Deliveries()) }
 
 // commit sets a group to the end of a topic.

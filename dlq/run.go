@@ -107,8 +107,9 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	r.room = semaphore.NewWeighted(inFlightBytes)
 	r.pace = newPace(plan.Job.Rate, plan.Job.EndpointRate)
 	var outcomes *follower
-	again := plan.Job.resume != "" // what earlier runners wrote is followed too, by what deliveries has of it
-	if (opts.Wait && !again) || plan.Job.Canary {
+	// By what deliveries has of it: what earlier runners wrote too, and what has its id only there.
+	rejoins := plan.Job.resume != "" || plan.Job.Kind == schemas.RunResend
+	if (opts.Wait && !rejoins) || plan.Job.Canary {
 		if outcomes, err = s.follow(ctx, r.run.ID, plan); err != nil {
 			err = fmt.Errorf("the outcomes cannot be followed: %w", err)
 		}
@@ -124,7 +125,7 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	rep := Report{Run: run, Settled: r.settled.Load(), Exported: r.exported}
 	switch {
 	case err != nil || !opts.Wait:
-	case again:
+	case rejoins:
 		rep.Outcomes, err = s.Follow(ctx, &run, opts)
 	default:
 		outcomes.merged = max(0, run.Counts.Written-int64(len(outcomes.open))) // all is acknowledged

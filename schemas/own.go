@@ -52,7 +52,7 @@ func (p *parser) readOwn() {
 	}
 }
 
-// readProducers reads the two headers of ours that a producer may set.
+// readProducers reads the headers of ours that stand on a new record.
 func (p *parser) readProducers() {
 	if v := p.values[fieldNotBefore]; v != nil {
 		switch ms, ok := parseInt(v, maxUnixMs); {
@@ -64,10 +64,13 @@ func (p *parser) readProducers() {
 			p.d.NotBefore = timeOf(ms)
 		}
 	}
-	// Only a pointer for readers: a bad one is no reason not to deliver.
+	// Only pointers for readers: a bad one is no reason not to deliver.
 	if v := p.text[fieldResendOf]; v != "" {
 		if _, _, err := ParseDeliveryID(v); err == nil {
 			p.d.ResendOf = v
+			if run := p.text[fieldRun]; len(run) <= maxWord && isASCIIWord(run) {
+				p.d.Run = run
+			}
 		}
 	}
 }

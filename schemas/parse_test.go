@@ -183,6 +183,15 @@ func TestAProducerMaySchedule(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+	if d := mustParse(t, record("x", "milena-resend-of", ownOrigin+".ep_9", "milena-run", "run-1")); d.Run != "run-1" {
+		t.Errorf("the run of a resend: %+v", d)
+	}
+	if d := mustParse(t, record("x", "milena-resend-of", ownOrigin+".ep_9", "milena-run", "run 1")); d.Run != "" || d.ResendOf == "" || d.Extra != nil {
+		t.Errorf("a bad run is dropped: %+v", d)
+	}
+	if d := mustParse(t, record("x", "milena-run", "run-1")); d.Run != "" {
+		t.Errorf("the run of what is no resend: %+v", d)
+	}
 	if d := mustParse(t, record("x", "milena-resend-of", "garbage")); d.ResendOf != "" || d.Extra != nil {
 		t.Errorf("a bad pointer is dropped: %+v", d)
 	}
@@ -322,11 +331,15 @@ func TestADeliveryComesThroughAHopUnchanged(t *testing.T) {
 	})
 }
 
-func TestANewDeliveryCarriesNoHeadersOfMilenasButTheTwo(t *testing.T) {
+func TestANewDeliveryCarriesNoHeadersOfMilenasButThree(t *testing.T) {
 	d := schemas.Delivery{EndpointID: "e", Event: schemas.Event{ID: "1", Source: "s"}, Attempt: 3, Run: "r", Error: "e",
 		NotBefore: time.UnixMilli(1764600000000), ResendOf: ownOrigin + ".e", Generation: 2}
-	want := h("ce_id", "1", "ce_source", "s", "milena-not-before", "1764600000000", "milena-resend-of", ownOrigin+".e")
+	want := h("ce_id", "1", "ce_source", "s", "milena-not-before", "1764600000000", "milena-resend-of", ownOrigin+".e", "milena-run", "r")
 	if diff := cmp.Diff(want, d.Headers()); diff != "" {
+		t.Error(diff)
+	}
+	d.ResendOf = ""
+	if diff := cmp.Diff(want[:3], d.Headers()); diff != "" {
 		t.Error(diff)
 	}
 }

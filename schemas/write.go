@@ -10,8 +10,8 @@ import (
 // and source are always there, so that no later hop can give another default.
 //
 // With a zero Origin the record is new, as a producer writes it (a sample, a
-// resend): of Milena's headers only milena-not-before and milena-resend-of stand
-// on it. The result is the caller's; values of Extra are shared.
+// resend): of Milena's headers only milena-not-before stands on it, and of a resend
+// milena-resend-of and milena-run. The result is the caller's; values of Extra are shared.
 func (d *Delivery) Headers() []Header {
 	w := newHeaderWriter(d, 0)
 	w.delivery(d)
@@ -56,6 +56,9 @@ func (w *headerWriter) delivery(d *Delivery) {
 	w.time(HeaderNotBefore, d.NotBefore)
 	w.text(HeaderResendOf, d.ResendOf)
 	if d.Origin.IsZero() {
+		if d.ResendOf != "" {
+			w.text(HeaderRun, d.Run)
+		}
 		return
 	}
 	w.origin(d.Origin)

@@ -223,10 +223,15 @@ func wayOn(run *schemas.Run, outcomes *dlq.Outcomes, err error) error {
 			err = fmt.Errorf("%w; %d of the %d written are still on their way, and milena runs show %s --wait waits for them", err, n, outcomes.All.Total(), run.ID)
 		}
 	}
-	switch {
-	case err == nil || (run.State != schemas.RunCancelled && run.State != schemas.RunFailed):
+	if err == nil || (run.State != schemas.RunCancelled && run.State != schemas.RunFailed) {
 		return err
-	case dlq.Resumable(run.Kind):
+	}
+	return goOn(run, err)
+}
+
+// goOn tells of a run that is not done how it goes on, or that it does not.
+func goOn(run *schemas.Run, err error) error {
+	if dlq.Resumable(run.Kind) {
 		return fmt.Errorf("%w; milena runs resume %s goes on with it", err, run.ID)
 	}
 	return fmt.Errorf("%w; %d of %d are written, and a run of kind %s cannot be resumed", err, run.Counts.Written, run.Counts.Matched, run.Kind)
@@ -249,7 +254,7 @@ func (p *program) writeReport(rep *dlq.Report) {
 
 func (p *program) outcomeTable(o *dlq.Outcomes) {
 	table := &columns{w: p.out, terminal: p.width()}
-	err := table.add("DELIVERED", "DEAD AGAIN", "RETRYING", "NOT YET", "UNKNOWN", "DUPLICATE", "ENDPOINT")
+	err := table.add("DELIVERED", "DEAD", "RETRYING", "NOT YET", "UNKNOWN", "DUPLICATE", "ENDPOINT")
 	row := func(name string, c dlq.OutcomeCounts) {
 		err = errors.Join(err, table.add(itoa(c.Delivered), itoa(c.Dead), itoa(c.Retrying), itoa(c.Open), itoa(c.Unknown), itoa(c.Duplicate), name))
 	}

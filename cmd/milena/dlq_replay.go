@@ -37,11 +37,10 @@ reason, or is not known.`,
 	fs.DurationVar(&f.opts.CanaryWait, "canary-wait", 2*time.Minute, "how long a canary may take")
 	fs.StringVar(&f.job.ToEndpoint, "to-endpoint", "", "send them to this endpoint instead, signed with its secrets")
 	fs.BoolVar(&f.job.IncludeDisabled, "include-disabled", false, "also for endpoints that are disabled, deleted or unknown")
-	fs.BoolVar(&f.opts.Wait, "wait", false, "wait for the outcomes; exit code 0 only if all that was selected was delivered")
-	fs.DurationVar(&f.opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
+	waitFlags(cmd, &f.opts)
 	return p.dlqJob(cmd, f, func() (err error) {
 		f.job.Kind = schemas.RunReplay
-		if err := waitFlags(cmd); err != nil {
+		if err := checkWait(cmd); err != nil {
 			return err
 		}
 		if fs.Changed("canary-wait") && !f.job.Canary {
@@ -56,14 +55,6 @@ reason, or is not known.`,
 		f.job.EndpointRate, err = rateOf("endpoint-rate", endpointRate)
 		return err
 	})
-}
-
-// waitFlags refuses a bound for a wait that was not asked for.
-func waitFlags(cmd *cobra.Command) error {
-	if fs := cmd.Flags(); fs.Changed("wait-for") && !fs.Changed("wait") {
-		return usage("--wait-for is for --wait")
-	}
-	return nil
 }
 
 // setRate reads --rate of what replays.

@@ -360,6 +360,13 @@ func TestAResendSpeaksOfEvents(t *testing.T) {
 	if res := run(t, "", env, "resend", "--event", "e9", "--yes"); res.code != exitDone || !strings.Contains(res.err, "is done: 1 of 1 written\n") {
 		t.Errorf("%+v", res)
 	}
+	res := run(t, "", env, "resend", "--event", "e9", "--yes", "--wait", "--wait-for", "1ms")
+	if res.code != exitFailed || !strings.Contains(res.err, "1 of the 1 written are still on their way, and milena runs show run-") || !strings.Contains(res.out, "shop") {
+		t.Errorf("%+v", res)
+	}
+	if res := run(t, "", env, "resend", "--event", "e9", "--yes", "--wait-for", "1ms"); res.code != exitUsage || !strings.Contains(res.err, "--wait-for is for --wait") {
+		t.Errorf("%+v", res)
+	}
 }
 
 func TestAnExportOfNothingMakesNoFile(t *testing.T) {

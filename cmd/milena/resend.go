@@ -44,8 +44,9 @@ reconciliation. Of what was replayed or sent again the newest counts. The column
              on hold; milena endpoint explain ID says until when
   MISSING    never attempted, and nothing would lead to it: this is sent
   UNKNOWN    older than the delivery log (7 days, by default), so it may have been delivered: it is not sent;
-             milena resend --endpoint ID --all sends all of a window`,
-		Example: `  milena resend --event evt_1042
+             milena resend --endpoint ID --all sends all of a window
+--wait tells what became of each delivery that was written, and ends with 0 only if all were delivered.`,
+		Example: `  milena resend --event evt_1042 --wait
   milena resend --endpoint shop-42 --since 2026-11-30T08:00:00Z --until 2026-11-30T09:00:00Z --all
   milena resend --endpoint shop-42 --since 24h --missing --dry-run
   milena resend --endpoint new-shop --since 7d --missing --from-sources --rate 50/s`}
@@ -58,8 +59,14 @@ reconciliation. Of what was replayed or sent again the newest counts. The column
 	fs.BoolVar(&f.past.Missing, "missing", false, "only what was never attempted and is not on its way")
 	fs.BoolVar(&f.fromSources, "from-sources", false, "also from sources.topics, what is not in deliveries")
 	fs.StringVar(&f.rate, "rate", "", "so many a second (500/s; default unlimited)")
+	waitFlags(cmd, &f.opts)
 	f.add(cmd, "everything of the window, also what was delivered")
-	f.before = func(dlq.Filter) error { return f.check(p.terminal()) }
+	f.before = func(dlq.Filter) error {
+		if err := checkWait(cmd); err != nil {
+			return err
+		}
+		return f.check(p.terminal())
+	}
 	return p.dlqVerb(cmd, &f.dlqFlags, func(r *dlqRun, _ []string) error { return r.resend(f) })
 }
 

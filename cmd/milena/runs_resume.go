@@ -24,13 +24,12 @@ func (p *program) runsResumeCommand() *cobra.Command {
 	cmd.Flags().StringVar(&rate, "rate", "", "another rate than before (500/s, or auto)")
 	cmd.Flags().StringVar(&export, "export-to", "", "of a discard: another `file` for the export of what is left, or - for standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "beside a live run on the same endpoints")
-	cmd.Flags().BoolVar(&opts.Wait, "wait", false, "wait for the outcomes of all that the run wrote; exit code 0 only if all that was selected was delivered")
-	cmd.Flags().DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
+	waitFlags(cmd, &opts)
 	cmd.Flags().DurationVar(&opts.CanaryWait, "canary-wait", 2*time.Minute, "how long a canary may take")
 	jsonFlag(cmd, &f.json)
 	var asked dlq.Job
 	f.before = func(dlq.Filter) error {
-		if err := waitFlags(cmd); err != nil {
+		if err := checkWait(cmd); err != nil {
 			return err
 		}
 		if err := vacant("export-to", export); err != nil {

@@ -14,19 +14,17 @@ import (
 
 func (p *program) runsShowCommand() *cobra.Command {
 	f := &dlqFlags{}
-	var wait bool
 	var opts dlq.Options
-	cmd := &cobra.Command{Use: "show RUN", Args: oneArg("RUN"), Short: "Show one run, with --wait also what became of each delivery of a replay",
-		Long: `Show one run. --wait tells what became of the deliveries that a replay wrote, as milena dlq replay --wait
+	cmd := &cobra.Command{Use: "show RUN", Args: oneArg("RUN"), Short: "Show one run, with --wait also what became of each delivery of a replay or a resend",
+		Long: `Show one run. --wait tells what became of the deliveries that a replay or a resend wrote, as their own --wait
 does, whoever began it and also when it is finished: it waits for the end of the run and of each delivery.
 Exit code 0 only if all that it selected was delivered; Ctrl-C ends the waiting and nothing else.`,
 		Example:    "  milena runs show run-20261130-193000-abcdef\n  milena runs show run-20261130-193000-abcdef --wait --wait-for 10m",
 		SuggestFor: []string{"wait", "follow"}}
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the outcomes of a replay; exit code 0 only if all that was selected was delivered")
-	cmd.Flags().DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
+	waitFlags(cmd, &opts)
 	jsonFlag(cmd, &f.json)
 	return p.runsVerb(cmd, f, func(s *session, runs *dlq.Runs, args []string) error {
-		if err := waitFlags(cmd); err != nil {
+		if err := checkWait(cmd); err != nil {
 			return err
 		}
 		var st dlq.Status
@@ -37,9 +35,9 @@ Exit code 0 only if all that it selected was delivered; Ctrl-C ends the waiting 
 		switch {
 		case err != nil:
 			return err
-		case wait && st.Kind != schemas.RunReplay:
-			return usage("--wait is for a replay, and %s is a %s", safe(args[0]), st.Kind)
-		case wait:
+		case opts.Wait && !dlq.Followed(st.Kind):
+			return usage("--wait is for a replay or a resend, and %s is a %s", safe(args[0]), st.Kind)
+		case opts.Wait:
 			return p.awaitRun(cmd.Context(), s, runs, &st, opts, f.json)
 		case f.json:
 			return p.writeJSON(st)

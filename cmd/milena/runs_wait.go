@@ -6,11 +6,28 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/milena-project/milena/dlq"
 	"github.com/milena-project/milena/schemas"
 )
 
-// awaitRun waits for the end of a replay, and then for that of its deliveries.
+// waitFlags are those of each command that can wait for the outcomes of a run.
+func waitFlags(cmd *cobra.Command, opts *dlq.Options) {
+	fs := cmd.Flags()
+	fs.BoolVar(&opts.Wait, "wait", false, "wait for the outcomes of what the run wrote; exit code 0 only if all that was selected was delivered")
+	fs.DurationVar(&opts.WaitFor, "wait-for", 0, "with --wait: at most so long (default for ever)")
+}
+
+// checkWait refuses a bound for a wait that was not asked for.
+func checkWait(cmd *cobra.Command) error {
+	if fs := cmd.Flags(); fs.Changed("wait-for") && !fs.Changed("wait") {
+		return usage("--wait-for is for --wait")
+	}
+	return nil
+}
+
+// awaitRun waits for the end of a run, and then for that of its deliveries.
 func (p *program) awaitRun(ctx context.Context, s *session, runs *dlq.Runs, st *dlq.Status, opts dlq.Options, asJSON bool) error {
 	store, err := dlq.Open(s.kafka)
 	if err != nil {
@@ -48,7 +65,7 @@ func (p *program) awaitRun(ctx context.Context, s *session, runs *dlq.Runs, st *
 	}
 	switch {
 	case st.State == schemas.RunRunning: // and nobody is at work on it
-		return fmt.Errorf("%w; milena runs resume %s goes on with it", errors.Join(err, errUnfinished), st.ID)
+		return goOn(&st.Run, errors.Join(err, errUnfinished))
 	case err == nil && st.State != schemas.RunDone:
 		err = errUnfinished
 	}

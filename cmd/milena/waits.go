@@ -28,7 +28,7 @@ const (
 // outcomes tells where deliveries stand, and why those of which endpoints stand still.
 func (w *waits) outcomes(o *dlq.Outcomes, now time.Time) {
 	a := o.All
-	text := fmt.Sprintf("delivered %d, dead again %d, retrying %d, not yet %d", a.Delivered, a.Dead, a.Retrying, a.Open)
+	text := fmt.Sprintf("delivered %d, dead %d, retrying %d, not yet %d", a.Delivered, a.Dead, a.Retrying, a.Open)
 	if a.Unknown > 0 {
 		text += fmt.Sprintf(", unknown %d", a.Unknown)
 	}

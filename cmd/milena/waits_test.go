@@ -34,7 +34,7 @@ func TestAWaitSaysWhatHasChangedAndNowAndThenThatNothingHas(t *testing.T) {
 			t.Errorf("after %s: %q, want %q", after, said, want)
 		}
 	}
-	const counts = "delivered 0, dead again 0, retrying 0, not yet 2"
+	const counts = "delivered 0, dead 0, retrying 0, not yet 2"
 	const why = "  down: 2 not yet tried; its breaker is open and lets one try through at 03:01:30; the endpoint has "
 	says(0, counts, why+"2 on hold")
 	o.Waits["down"] = dlq.Wait{Breaker: "open", Until: three.Add(90 * time.Second), Held: 3} // by live traffic
@@ -44,7 +44,7 @@ func TestAWaitSaysWhatHasChangedAndNowAndThenThatNothingHas(t *testing.T) {
 	says(100*time.Second, counts, "  down: 2 not yet tried; its breaker is open and its next try is due; the endpoint has 3 on hold")
 	o.All, o.Endpoints, o.Waits = dlq.OutcomeCounts{Delivered: 2}, map[string]dlq.OutcomeCounts{"down": {Delivered: 2}}, nil
 	says(102 * time.Second) // the next line is not before five seconds
-	says(105*time.Second, "delivered 2, dead again 0, retrying 0, not yet 0")
+	says(105*time.Second, "delivered 2, dead 0, retrying 0, not yet 0")
 }
 
 func TestAWaitNamesWhatEachEndpointWaitsFor(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAnInterruptedWaitSaysWhatIsOpenAndGoesOnByRunsShow(t *testing.T) {
 		a := schemas.Attempt{DeliveryID: delivery, EndpointID: "shop-1", Outcome: schemas.OutcomeDelivered, Number: 1, Generation: 1, Run: id}
 		testkit.Produce(t, fake.Client(), &kgo.Record{Topic: "webhooks.attempts", Partition: kafka.Partition([]byte("shop-1"), 12), Key: []byte("shop-1"), Value: schemas.AppendAttempt(nil, &a)})
 	}
-	if res := run(t, "", env, "runs", "show", id, "--wait"); res.code != exitDone || !strings.Contains(res.out, "\n2          0           0         0        0        0          all\n") {
+	if res := run(t, "", env, "runs", "show", id, "--wait"); res.code != exitDone || !strings.Contains(res.out, "\n2          0     0         0        0        0          all\n") {
 		t.Errorf("%+v", res)
 	}
 	if res := run(t, "", env, "runs", "resume", id); res.code != exitFailed || !strings.Contains(res.err, "milena runs show "+id+" --wait tells") || strings.Contains(res.err, "to go on with") {
@@ -121,10 +121,14 @@ func TestAnInterruptedWaitSaysWhatIsOpenAndGoesOnByRunsShow(t *testing.T) {
 	}
 }
 
-func TestOnlyAReplayIsWaitedFor(t *testing.T) {
+func TestOnlyARunThatWritesDeliveriesIsWaitedFor(t *testing.T) {
 	fake, env := cluster(t)
 	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunDiscard, State: schemas.RunDone})
 	if res := run(t, "", env, "runs", "show", "run-x", "--wait"); res.code != exitUsage || !strings.Contains(res.err, "run-x is a discard") {
+		t.Errorf("%+v", res)
+	}
+	recorded(t, fake, schemas.Run{ID: "run-y", Kind: schemas.RunResend, State: schemas.RunCancelled, Counts: schemas.RunCounts{Matched: 5}})
+	if res := run(t, "", env, "runs", "show", "run-y", "--wait"); res.code != exitFailed || !strings.Contains(res.err, "not all of the run was written; 0 of 5 are written, and a run of kind resend cannot be resumed") {
 		t.Errorf("%+v", res)
 	}
 	if res := run(t, "", env, "runs", "show", "run-x", "--wait-for", "1s"); res.code != exitUsage || !strings.Contains(res.err, "--wait-for is for --wait") {
