@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/milena-project/milena/internal/kafka"
 )
 
 // logState is what a broker says of a partition.
@@ -45,8 +47,9 @@ func (o *ownership) askLogsOnce(ctx context.Context, ps []Partition) (map[Partit
 		}
 	}
 	o.mu.Lock()
-	adm := kadm.NewClient(o.cl)
+	cl := o.cl
 	o.mu.Unlock()
+	adm := kadm.NewClient(cl)
 	details, err := adm.ListTopics(ctx, topics...)
 	if err == nil {
 		err = details.Error()
@@ -55,7 +58,7 @@ func (o *ownership) askLogsOnce(ctx context.Context, ps []Partition) (map[Partit
 		return nil, err
 	}
 	starts, err := adm.ListStartOffsets(ctx, topics...)
-	ends, err2 := adm.ListEndOffsets(ctx, topics...)
+	ends, err2 := kafka.Ends(ctx, cl, false, topics...)
 	if err = errors.Join(err, err2, starts.Error(), ends.Error()); err != nil {
 		return nil, err
 	}

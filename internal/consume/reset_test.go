@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/milena-project/milena/internal/testkit"
 )
@@ -326,6 +327,47 @@ func TestALogThatEndsBelowWhatWasReadStopsThePartition(t *testing.T) {
 	awaitFault(t, m, whyTruncated, 3)
 	if text := m.loop.Ready().Error(); !strings.Contains(text, "restart to go on") || strings.Contains(text, "--initial-offset") {
 		t.Errorf("it says %q", text)
+	}
+	m.leave()
+	w.check()
+}
+
+// A leader that was frozen does not know of its successor, and answers with the end of
+// then. Taken for a truncated log, all of it would be delivered again.
+func TestACommitIsNotBeyondTheEndBecauseALeaderThatWasReplacedSaysSo(t *testing.T) {
+	w := newWorld(t, 1, testkit.WithBrokers(3))
+	w.produce(0, 20)
+	m := w.join(nil)
+	for _, r := range m.await(20) {
+		r.a.Done(r.rec.Offset)
+	}
+	w.awaitCommit(0, 20)
+	m.leave()
+	c := w.fake.Cluster()
+	if err := c.MoveTopicPartition(testTopic, 0, (c.LeaderFor(testTopic, 0)+1)%3); err != nil {
+		t.Fatal(err)
+	}
+	answered := 0
+	w.fake.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		asked := req.(*kmsg.ListOffsetsRequest)
+		if answered == 2 || asked.IsolationLevel != 0 || asked.Topics[0].Partitions[0].Timestamp != -1 { // who else asks is not meant
+			return nil, nil, false
+		}
+		answered++
+		part := kmsg.NewListOffsetsResponseTopicPartition()
+		part.Offset, part.LeaderEpoch = 5, 0
+		topic := kmsg.NewListOffsetsResponseTopic()
+		topic.Topic = asked.Topics[0].Topic
+		topic.Partitions = append(topic.Partitions, part)
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	m = w.join(nil)
+	w.log.Await(t, patience, "partition assigned", "offset=20")
+	w.produce(0, 1)
+	if first := m.await(1)[0].rec.Offset; first != 20 {
+		t.Errorf("begins at %d", first)
 	}
 	m.leave()
 	w.check()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Starts are the first offsets that still exist, by partition.
@@ -21,12 +23,16 @@ func (r *Reader) Starts(ctx context.Context, topic string) ([]int64, error) {
 // Ends are the ends of what is committed, by partition: the offset after the last
 // record that may be read, or the first one of an open transaction.
 func (r *Reader) Ends(ctx context.Context, topic string) ([]int64, error) {
-	return r.list(ctx, topic, r.adm.ListCommittedOffsets)
+	return r.list(ctx, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return Ends(ctx, r.cl, true, topics...)
+	})
 }
 
 // HighWatermarks are the ends of the log, by partition, open transactions included.
 func (r *Reader) HighWatermarks(ctx context.Context, topic string) ([]int64, error) {
-	return r.list(ctx, topic, r.adm.ListEndOffsets)
+	return r.list(ctx, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return Ends(ctx, r.cl, false, topics...)
+	})
 }
 
 // After are the first offsets with a timestamp at or after t, by partition; the end
@@ -47,8 +53,9 @@ func (r *Reader) Partitions(ctx context.Context, topic string) (int32, error) {
 	return int32(len(t.leaders)), nil
 }
 
-// list asks again while a partition has no leader, or one that does not know yet
-// (WithRetryFor). A topic that is unknown is none that is waited for.
+// list asks again while a partition has no leader, or one that does not know yet or does
+// not answer (WithRetryFor). A topic that is unknown is none that is waited for, and nor
+// are brokers of which none answers.
 func (r *Reader) list(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) ([]int64, error) {
 	for deadline := time.Now().Add(r.opts.retryFor); ; {
 		offsets, err := listOnce(ctx, topic, ask)
@@ -66,6 +73,12 @@ func (r *Reader) list(ctx context.Context, topic string, ask func(context.Contex
 
 func listOnce(ctx context.Context, topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) ([]int64, error) {
 	listed, err := ask(ctx, topic)
+	// Other brokers said who leads, and one of those does not answer: another may lead soon.
+	var silent *kadm.ShardErrors
+	if errors.As(err, &silent) && len(silent.Errs) > 0 && ctx.Err() == nil && isNoAnswer(silent.Errs[0].Err) {
+		return nil, fmt.Errorf("asking for offsets of %s: broker %d, which leads a partition, does not answer: %w: %w",
+			topic, silent.Errs[0].Broker.NodeID, silent.Errs[0].Err, kerr.LeaderNotAvailable)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("asking for offsets of %s: %w", topic, err)
 	}
@@ -84,6 +97,12 @@ func listOnce(ctx context.Context, topic string, ask func(context.Context, ...st
 		return nil, fmt.Errorf("asking for offsets of %s: %w", topic, kerr.UnknownTopicOrPartition)
 	}
 	return out, nil
+}
+
+// isNoAnswer reports whether a broker was not there, where it may be a refusal to talk to us.
+func isNoAnswer(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) || kgo.IsRetryableBrokerErr(err)
 }
 
 // TopicID is a topic's id; zero where the broker has none.

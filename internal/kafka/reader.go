@@ -183,7 +183,7 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 // be zero after a crash, until the followers have asked. The answers to fetches do not
 // tell; asked for the end of the log, such a leader says that it does not know (KIP-207).
 func (r *Reader) confirmEnd(ctx context.Context, topic string, partition int32, offset int64) error {
-	ends, err := r.adm.ListCommittedOffsets(ctx, topic)
+	ends, err := Ends(ctx, r.cl, true, topic)
 	end, ok := ends.Lookup(topic, partition)
 	switch {
 	case err != nil:
@@ -227,6 +227,9 @@ func (r *Reader) parse(ctx context.Context, topic string, id [16]byte, rp *kmsg.
 		start, end, err := r.bounds(ctx, topic, rp.Partition)
 		if err != nil {
 			return Fetched{}, err
+		}
+		if start <= offset && offset <= end { // said by one that leads no more, or it has been written since
+			return Fetched{}, fmt.Errorf("its leader says that the offset is out of range, and it holds %d to %d: %w", start, end, kerr.OffsetNotAvailable)
 		}
 		return Fetched{Next: offset, LogStart: start, HighWatermark: end, Committed: end},
 			fmt.Errorf("%s/%d holds offsets %d to %d, not %d: %w", topic, rp.Partition, start, end, offset, ErrOutOfRange)

@@ -307,7 +307,10 @@ func TestALogIsNotOverWhereItsLeaderDoesNotKnowTheEnd(t *testing.T) {
 }
 
 // emptyFetches makes a broker answer the next n fetches with nothing; -1: all of them.
-func emptyFetches(c *kfake.Cluster, n int) {
+func emptyFetches(c *kfake.Cluster, n int) { fetches(c, n, nil) }
+
+// fetches makes a broker answer the next n fetches with nothing, or an error.
+func fetches(c *kfake.Cluster, n int, failure *kerr.Error) {
 	c.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		if n == 0 {
 			return nil, nil, false
@@ -318,7 +321,11 @@ func emptyFetches(c *kfake.Cluster, n int) {
 		resp := req.ResponseKind().(*kmsg.FetchResponse)
 		topic := kmsg.NewFetchResponseTopic()
 		topic.Topic, topic.TopicID = asked.Topics[0].Topic, asked.Topics[0].TopicID
-		topic.Partitions = append(topic.Partitions, kmsg.NewFetchResponseTopicPartition())
+		part := kmsg.NewFetchResponseTopicPartition()
+		if failure != nil {
+			part.ErrorCode = failure.Code
+		}
+		topic.Partitions = append(topic.Partitions, part)
 		resp.Topics = append(resp.Topics, topic)
 		return resp, nil, true
 	})

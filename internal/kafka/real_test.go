@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -348,4 +349,78 @@ func TestRealLogIsReadWholeWhileBrokersAreKilled(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A broker is frozen while it leads, for longer than the others wait for it, and wakes up.
+// Until it has heard that it was replaced it answers whoever asked it meanwhile, and knows
+// nothing of what its successor has acknowledged.
+func TestRealLogDoesNotEndWhereAFrozenLeaderWakesUp(t *testing.T) {
+	c := realkafka.Start(t, realkafka.Config{Brokers: 3, Properties: map[string]string{
+		"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300",
+	}})
+	if c.External() {
+		t.Skip("the cluster of MILENA_TEST_BROKERS is not ours to freeze")
+	}
+	adm := admin(t, config(c.Brokers()))
+	if _, err := adm.CreateTopic(within(t, time.Minute), 1, 3, nil, "frozen"); err != nil {
+		t.Fatal(err)
+	}
+	const each = 100
+	writeAll(t, writer(t, config(c.Brokers())), "frozen", numbers(0, each))
+	for written := int64(each); written < 4*each; written += each {
+		leader := leaderOf(t, adm, "frozen")
+		awake := slices.Delete(c.Brokers(), int(leader), int(leader)+1)
+		ask := map[string]func(r *kafka.Reader) (int64, error){
+			"the end": func(r *kafka.Reader) (int64, error) {
+				ends, err := r.HighWatermarks(within(t, time.Minute), "frozen")
+				return slices.Max(append(ends, 0)), err
+			},
+			"records": func(r *kafka.Reader) (int64, error) {
+				n := written
+				err := r.ReadForwards(within(t, time.Minute), "frozen", 0, written, written+each, 1<<20, func(recs []schemas.Record) error {
+					n += int64(len(recs))
+					return nil
+				})
+				return n, err
+			},
+		}
+		if err := c.Freeze(int(leader)); err != nil {
+			t.Fatal(err)
+		}
+		for at := leader; at == leader; {
+			at = leaderOf(t, admin(t, config(awake)), "frozen")
+		}
+		writeAll(t, writer(t, config(awake)), "frozen", numbers(0, each))
+		var answers sync.WaitGroup
+		for what, ask := range ask {
+			r, err := kafka.NewReader(config(c.Brokers()[leader : leader+1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			answers.Go(func() {
+				if n, err := ask(r); err != nil || n != written+each {
+					t.Errorf("%s: %d, not %d: %v", what, n, written+each, err)
+				}
+			})
+		}
+		<-time.After(200 * time.Millisecond) // they have asked
+		if err := c.Thaw(int(leader)); err != nil {
+			t.Fatal(err)
+		}
+		answers.Wait()
+		if err := c.WaitReady(within(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// leaderOf is the index of the broker that leads partition 0.
+func leaderOf(t testing.TB, adm *kadm.Client, topic string) int32 {
+	t.Helper()
+	details, err := adm.ListTopics(within(t, time.Minute), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return details[topic].Partitions[0].Leader - 1
 }

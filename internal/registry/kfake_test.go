@@ -17,9 +17,9 @@ import (
 )
 
 // newCluster starts an embedded broker with the topics that this package needs.
-func newCluster(t testing.TB) (*kfake.Cluster, kafka.Config) {
+func newCluster(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, kafka.Config) {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

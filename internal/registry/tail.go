@@ -310,6 +310,11 @@ func listOffset(ctx context.Context, client *kgo.Client, topic string, place off
 	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 		return 0, fmt.Errorf("registry: asking for the offsets of %s: %w", topic, err)
 	}
+	if place == offsetCommittedEnd {
+		if err := kafka.StillLeads(ctx, client, topic, 0, p.LeaderEpoch); err != nil {
+			return 0, fmt.Errorf("registry: asking for the committed end of %s: %w", topic, err)
+		}
+	}
 	return p.Offset, nil
 }
 
