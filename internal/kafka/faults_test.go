@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -213,6 +214,34 @@ func TestWriterOutlivesARefusedProducerID(t *testing.T) {
 	f.Remove()
 	if r := res.wait(t, 1)["x"]; r.Err != nil {
 		t.Fatal(r.Err)
+	}
+}
+
+// Each look at such a client has to tell it: until one does, no write lands.
+func TestAProducerIDThatFailedForGoodIsSeenAtTheFirstLook(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c := newCluster(t, kfake.SeedTopics(1, "t"))
+	cl, err := configFor(c).NewClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	if producerIDFailed(cl) {
+		t.Error("failed, says a client that was never refused")
+	}
+	refused, err := configFor(c).NewClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(refused.Close)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.ClusterAuthorizationFailed, TopLevel: true, Count: -1})
+	if err := refused.ProduceSync(within(t, time.Minute), &kgo.Record{Topic: "t"}).FirstErr(); !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if !producerIDFailed(refused) {
+			t.Fatalf("look %d did not see it", i+1)
+		}
 	}
 }
 

@@ -66,9 +66,12 @@ func (w *Writer) mayPurge(topic string) bool {
 // renew replaces a client whose producer id failed for good: it would fail every
 // record for ever, also after an operator has given the right that was missing.
 func (w *Writer) renew(old *kgo.Client) {
+	if !producerIDFailed(old) { // not under the lock: the broker may be asked
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.aborting.Load() || w.client.Load() != old || !producerIDFailed(old) {
+	if w.aborting.Load() || w.client.Load() != old {
 		return
 	}
 	cl, err := w.newClient()

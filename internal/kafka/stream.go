@@ -310,8 +310,11 @@ func isTooLarge(err error) bool {
 // producerIDFailed reports whether the client keeps an error for its producer id
 // that it will never ask about again.
 func producerIDFailed(cl *kgo.Client) bool {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it has ended already
-	cancel()                                                // a kept error comes back at once; nothing is to be asked here
+	// A kept error comes back at once, but from another goroutine: with a context that has
+	// ended already ProducerID tells of that alone, on a single processor always. Where no
+	// error is kept it asks the broker, as the next write would.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) //nolint:forbidigo // short
+	defer cancel()
 	_, _, err := cl.ProducerID(ctx)
 	var ke *kerr.Error
 	return errors.As(err, &ke) && !ke.Retriable
