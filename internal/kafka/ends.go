@@ -25,19 +25,24 @@ func Ends(ctx context.Context, cl *kgo.Client, committed bool, topics ...string)
 	if err != nil {
 		return ends, err
 	}
+	return ends, doubt(ctx, cl, ends, topics)
+}
+
+// doubt gives an error to those that are ends, told by a leader that is one no more.
+func doubt(ctx context.Context, cl *kgo.Client, listed kadm.ListedOffsets, topics []string) error {
 	epochs, err := leaderEpochs(ctx, cl, topics)
 	if err != nil {
-		return ends, err
+		return err
 	}
-	for topic, parts := range ends {
-		for n, end := range parts {
-			if end.Err == nil {
-				end.Err = superseded(end.LeaderEpoch, epochs[topic][n])
-				parts[n] = end
+	for topic, parts := range listed {
+		for n, o := range parts {
+			if o.Err == nil && o.Timestamp < 0 { // else it is a record's place, and its epoch that of the record
+				o.Err = superseded(o.LeaderEpoch, epochs[topic][n])
+				parts[n] = o
 			}
 		}
 	}
-	return ends, nil
+	return nil
 }
 
 // StillLeads fails if another broker leads a partition by now than the one that answered

@@ -39,7 +39,11 @@ func (r *Reader) HighWatermarks(ctx context.Context, topic string) ([]int64, err
 // of the log where there is none.
 func (r *Reader) After(ctx context.Context, topic string, t time.Time) ([]int64, error) {
 	return r.list(ctx, topic, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
-		return r.adm.ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
+		listed, err := r.adm.ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
+		if err != nil {
+			return listed, err
+		}
+		return listed, doubt(ctx, r.cl, listed, topics)
 	})
 }
 
