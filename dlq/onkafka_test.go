@@ -30,11 +30,14 @@ func (w *world) start() {
 		w.Fatal(err)
 	}
 	defer adm.Close()
+	var made []string
 	for _, t := range topicsOf(w.names) {
+		made = append(made, t.name)
 		configs := map[string]*string{"cleanup.policy": kadm.StringPtr(t.policy), "message.timestamp.type": kadm.StringPtr("LogAppendTime"),
 			"max.message.bytes": kadm.StringPtr("1200000")}
 		if res, err := adm.CreateTopics(w.within(time.Minute), t.partitions, 1, configs, t.name); err != nil || res[t.name].Err != nil {
 			w.Fatal(err, res[t.name].Err)
 		}
 	}
+	testkit.AwaitTopics(w.TB, c.Brokers(), made...)
 }

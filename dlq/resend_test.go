@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -291,6 +292,7 @@ func (w *world) topic(name string, partitions int32) {
 	if _, err := adm.CreateTopic(w.ctx(), partitions, 1, nil, name); err != nil {
 		w.Fatal(err)
 	}
+	testkit.AwaitTopics(w.TB, w.cfg.Brokers, name)
 }
 
 // What the router has never written is found in the source, for the endpoints that

@@ -53,11 +53,13 @@ func newOnKafka(t *testing.T) *onKafka {
 	t.Cleanup(cl.Close)
 	adm := kadm.NewClient(cl)
 	appendTime := map[string]*string{"message.timestamp.type": kadm.StringPtr("LogAppendTime")}
-	for _, topic := range []string{k.cfg.Names.Deliveries(), k.cfg.Names.Retry(0), k.cfg.Names.Retry(10 * time.Second), k.cfg.Names.Retry(time.Minute)} {
+	topics := []string{k.cfg.Names.Deliveries(), k.cfg.Names.Retry(0), k.cfg.Names.Retry(10 * time.Second), k.cfg.Names.Retry(time.Minute)}
+	for _, topic := range topics {
 		if _, err := adm.CreateTopic(t.Context(), 4, 1, appendTime, topic); err != nil {
 			t.Fatal(err)
 		}
 	}
+	testkit.AwaitTopics(t, cluster.Brokers(), topics...)
 	if k.writer, err = kafka.NewWriter(k.cfg); err != nil {
 		t.Fatal(err)
 	}

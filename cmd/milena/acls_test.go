@@ -144,6 +144,7 @@ func newGuarded(t *testing.T) *guarded {
 	if _, err := g.acls.CreateTopic(t.Context(), 1, 1, nil, "orders"); err != nil {
 		t.Fatal(err)
 	}
+	testkit.AwaitTopics(t, c.Brokers(), "orders")
 	for _, one := range grants {
 		g.give(one)
 	}
@@ -316,7 +317,7 @@ func (g *guarded) isMissed(one grant) {
 		})
 	}
 	var said string
-	for range 10 {
+	for patience := 2 * time.Second; patience < time.Minute; patience *= 2 { // some wait so long for an answer that never comes
 		if slices.Contains(roles, role) {
 			v := g.process(role)
 			text, refused := v.refused()
@@ -328,7 +329,7 @@ func (g *guarded) isMissed(one grant) {
 			continue
 		}
 		for _, args := range g.needing(role) {
-			res := run(g.t, "", g.as("milena-"+role), append(args, "--timeout", "2s")...)
+			res := run(g.t, "", g.as("milena-"+role), append(args, "--timeout", patience.String())...)
 			if said = res.out + res.err; res.code != exitDone && one.namedIn(said) {
 				return
 			}

@@ -97,7 +97,7 @@ func TestEveryWayToConnectDelivers(t *testing.T) {
 	}
 	t.Run("a wrong password is named", func(t *testing.T) {
 		res := run(t, "", s.at(c.Addrs(realkafka.SASLPlaintext), "MILENA_KAFKA_SASL_MECHANISM=SCRAM-SHA-512", "MILENA_KAFKA_SASL_USER=milena",
-			"MILENA_KAFKA_SASL_PASSWORD=wrong-one"), "topics", "plan", "--timeout", "5s")
+			"MILENA_KAFKA_SASL_PASSWORD=wrong-one"), "topics", "plan", "--timeout", "1m")
 		if res.code != exitFailed || !strings.Contains(res.err, "SASL_AUTHENTICATION_FAILED") || strings.Contains(res.err, "wrong-one") {
 			t.Errorf("%+v", res)
 		}

@@ -42,7 +42,7 @@ func TestARunThatASignalEndsSaysExactlyWhatItHasWritten(t *testing.T) {
 	for signal, want := range map[os.Signal]string{syscall.SIGHUP: "the terminal was closed", os.Interrupt: "interrupt signal received"} {
 		fake, env := cluster(t)
 		bury(t, fake, "shop-1", strings.Split(strings.Repeat("123456789", 100), "")...)
-		c := child(t, env, "dlq replay --all --yes --rate 50/s")
+		c := child(t, env, "dlq replay --all --yes --rate 2/s")
 		var said bytes.Buffer
 		c.Stderr = &said
 		if err := c.Start(); err != nil {

@@ -351,7 +351,8 @@ func TestAShutdownWithoutABrokerEnds(t *testing.T) {
 	if took := time.Since(began); took > shutdownCommit+leaveWait+tellWait+testkit.Patience*patience {
 		t.Errorf("took %s", took)
 	}
-	if m.err == nil {
+	// Where the group's session ended first, it took the partition, and there was no last commit.
+	if lost := w.log.Find("partition let go", "lost=true"); m.err == nil && len(lost) == 0 {
 		t.Error("the last commit was not made, and Run says nothing")
 	}
 	if n := len(m.loop.own.current); n != 0 {

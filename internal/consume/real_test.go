@@ -24,6 +24,7 @@ func newRealWorld(t *testing.T, partitions int32) (*world, *realkafka.Cluster) {
 	if _, err := kadm.NewClient(w.producer).CreateTopic(t.Context(), partitions, 1, nil, testTopic); err != nil {
 		t.Fatal(err)
 	}
+	testkit.AwaitTopics(t, w.brokers, testTopic)
 	return w, c
 }
 
@@ -190,13 +191,11 @@ func TestRealTopicThatIsMadeAgain(t *testing.T) {
 		}
 		return ""
 	})
-	testkit.Eventually(t, patience, func() string {
-		_, err := adm.CreateTopic(t.Context(), 1, 1, nil, testTopic)
-		if err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	testkit.AwaitNoTopics(t, w.brokers, testTopic)
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, testTopic); err != nil {
+		t.Fatal(err)
+	}
+	testkit.AwaitTopics(t, w.brokers, testTopic)
 	w.producer = testkit.NewClient(t, w.brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	w.produce(0, 60)
 	for i, r := range m.await(110)[50:] {

@@ -128,6 +128,11 @@ func (f *flow) makeTopics(keepForever bool) {
 	if !applied.Complete() {
 		f.t.Fatalf("topics:\n%s", applied)
 	}
+	var made []string
+	for _, r := range applied {
+		made = append(made, r.Topic)
+	}
+	testkit.AwaitTopics(f.t, f.cluster.brokers(), made...)
 }
 
 func (f *flow) names() schemas.Names { return schemas.Names{Prefix: f.cfg.Prefix} }

@@ -23,6 +23,7 @@ func (f *flow) source(name string) string {
 	topic := f.cfg.Prefix + name
 	_, err := kadm.NewClient(f.client).CreateTopic(f.t.Context(), 3, 1, nil, topic)
 	must(f.t, err)
+	testkit.AwaitTopics(f.t, f.cluster.brokers(), topic)
 	return topic
 }
 

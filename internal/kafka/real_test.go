@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/internal/testkit/realkafka"
 	"github.com/milena-project/milena/schemas"
 )
@@ -158,6 +159,7 @@ func TestRealBrokerRefusesOnlyWhatIsTooLarge(t *testing.T) {
 	if _, err := adm.CreateTopic(within(t, time.Minute), 1, 1, map[string]*string{"max.message.bytes": &limit}, topic); err != nil {
 		t.Fatal(err)
 	}
+	testkit.AwaitTopics(t, c.Brokers(), topic)
 	values := numbers(0, 2000)
 	for i := range values {
 		values[i] += strings.Repeat("x", 500)
@@ -197,6 +199,7 @@ func TestRealTopicThatIsRecreatedIsWrittenAgain(t *testing.T) {
 		if _, err := adm.CreateTopic(within(t, time.Minute), 1, 1, nil, topic); err != nil {
 			t.Fatal(err)
 		}
+		testkit.AwaitTopics(t, c.Brokers(), topic)
 	}
 	create()
 	w := writer(t, cfg)
@@ -204,6 +207,7 @@ func TestRealTopicThatIsRecreatedIsWrittenAgain(t *testing.T) {
 	if _, err := adm.DeleteTopic(within(t, time.Minute), topic); err != nil {
 		t.Fatal(err)
 	}
+	testkit.AwaitNoTopics(t, c.Brokers(), topic)
 	late := make(chan kafka.Written, 1)
 	w.Write(kafka.Message{Topic: topic, Value: []byte("late")}, func(r kafka.Written) { late <- r })
 	for w.BlockedSince().IsZero() {
@@ -236,6 +240,7 @@ func TestRealBrokerThatIsKilledLosesAndRepeatsNothing(t *testing.T) {
 			if _, err := adm.CreateTopic(within(t, time.Minute), int32(brokers), int16(brokers), nil, "killed"); err != nil {
 				t.Fatal(err)
 			}
+			testkit.AwaitTopics(t, c.Brokers(), "killed")
 			told := killWhileWriting(t, c, writer(t, cfg), int32(brokers), 50_000)
 			checkOnce(t, cfg, told, int32(brokers), 50_000)
 		})
@@ -302,6 +307,7 @@ func TestRealLogIsReadWholeWhileBrokersAreKilled(t *testing.T) {
 	if _, err := admin(t, cfg).CreateTopic(within(t, time.Minute), 3, 3, nil, "back"); err != nil {
 		t.Fatal(err)
 	}
+	testkit.AwaitTopics(t, c.Brokers(), "back")
 	w := writer(t, cfg)
 	r, err := kafka.NewReader(cfg, kafka.WithRetryFor(time.Minute))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -149,7 +150,7 @@ func readAll(t *testing.T, cfg kafka.Config, topic string) []*kgo.Record {
 		t.Fatal(err)
 	}
 	var recs []*kgo.Record
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience*10*time.Second)
 	defer cancel()
 	for pos := int64(0); pos < end; {
 		fetches := cl.PollFetches(ctx)

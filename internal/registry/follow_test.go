@@ -278,6 +278,7 @@ func TestFollowerRecoversWhenTheTopicIsMadeAgain(t *testing.T) {
 	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, cfg.Names.Endpoints()); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		t.Fatal(err)
 	}
+	testkit.AwaitTopics(t, cfg.Brokers, cfg.Names.Endpoints())
 	again := newClient(t, cfg)
 	put(t, again, cfg, schemas.Endpoint{ID: "new", EventTypes: []string{"*"}, Version: 1})
 	waitFor(t, "the follower to read the new topic", func() bool {

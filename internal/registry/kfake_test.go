@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/milena-project/milena/internal/kafka"
+	"github.com/milena-project/milena/internal/testkit"
 	"github.com/milena-project/milena/schemas"
 )
 
@@ -34,7 +35,8 @@ func createTopics(t testing.TB, cfg kafka.Config) {
 	adm := kadm.NewClient(newClient(t, cfg))
 	compact, forever := "compact", "-1"
 	configs := map[string]*string{"cleanup.policy": &compact, "retention.ms": &forever}
-	for _, topic := range []string{cfg.Names.Endpoints(), cfg.Names.Runs(), cfg.Names.Audit()} {
+	topics := []string{cfg.Names.Endpoints(), cfg.Names.Runs(), cfg.Names.Audit()}
+	for _, topic := range topics {
 		if topic == cfg.Names.Audit() {
 			configs = nil
 		}
@@ -42,6 +44,7 @@ func createTopics(t testing.TB, cfg kafka.Config) {
 			t.Fatal(err)
 		}
 	}
+	testkit.AwaitTopics(t, cfg.Brokers, topics...)
 }
 
 func newClient(t testing.TB, cfg kafka.Config, more ...kgo.Opt) *kgo.Client {

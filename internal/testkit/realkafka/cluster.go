@@ -220,14 +220,16 @@ func (c *Cluster) waitFor(ctx context.Context, b *broker, want []*broker) error 
 }
 
 // missingFrom says what cl's broker does not know of yet. It asks by a request
-// of its own: kadm answers from the client's cache.
+// of its own, and of that broker: kadm answers from the client's cache, and the client
+// asks any broker that it has heard of.
 func missingFrom(ctx context.Context, cl *kgo.Client, want []*broker) error {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{} // none, where null means all
-	meta, err := req.RequestWith(ctx, cl)
+	resp, err := cl.SeedBrokers()[0].RetriableRequest(ctx, req)
 	if err != nil {
 		return err
 	}
+	meta := resp.(*kmsg.MetadataResponse)
 	if meta.ControllerID < 0 {
 		return errors.New("no controller yet")
 	}

@@ -32,12 +32,13 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func createTopic(t *testing.T, cl *kgo.Client, name string, replicas int16) {
+func createTopic(t *testing.T, c *Cluster, name string, replicas int16) {
 	t.Helper()
 	configs := map[string]*string{"cleanup.policy": kadm.StringPtr("compact,delete")}
-	if _, err := kadm.NewClient(cl).CreateTopic(within(t, time.Minute), 3, replicas, configs, name); err != nil {
+	if _, err := kadm.NewClient(testkit.NewClient(t, c.Brokers())).CreateTopic(within(t, time.Minute), 3, replicas, configs, name); err != nil {
 		t.Fatalf("create topic: %v", err)
 	}
+	testkit.AwaitTopics(t, c.Brokers(), name)
 }
 
 // roundTrip writes one record and reads it back through a consumer group,
@@ -59,7 +60,7 @@ func roundTrip(t *testing.T, brokers []string, topic string, opts ...kgo.Opt) {
 
 func TestSharedBrokerServesAGroup(t *testing.T) {
 	c := Shared(t)
-	createTopic(t, testkit.NewClient(t, c.Brokers()), "shared", 1)
+	createTopic(t, c, "shared", 1)
 	roundTrip(t, c.Brokers(), "shared")
 	if Shared(t) != c {
 		t.Error("a second cluster was started")
@@ -68,14 +69,14 @@ func TestSharedBrokerServesAGroup(t *testing.T) {
 
 func TestKafka3ServesAGroupInKRaftMode(t *testing.T) {
 	c := Start(t, Config{Version: Version3})
-	createTopic(t, testkit.NewClient(t, c.Brokers()), "three", 1)
+	createTopic(t, c, "three", 1)
 	roundTrip(t, c.Brokers(), "three")
 }
 
 func TestThreeBrokersSurviveKillFreezeAndRestart(t *testing.T) {
 	c := Start(t, Config{Brokers: 3})
 	cl := testkit.NewClient(t, c.Brokers())
-	createTopic(t, cl, "chaos", 3)
+	createTopic(t, c, "chaos", 3)
 	if err := c.Kill(0); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestListenersAskForWhatTheyAreSetUpFor(t *testing.T) {
 		ACL:   true,
 	})
 	admin := kadm.NewClient(testkit.NewClient(t, c.Brokers()))
-	createTopic(t, testkit.NewClient(t, c.Brokers()), "secured", 1)
+	createTopic(t, c, "secured", 1)
 	rights := kadm.NewACLs().Topics("secured").Groups("g-secured").Operations(kadm.OpRead, kadm.OpWrite, kadm.OpDescribe).
 		ResourcePatternType(kadm.ACLPatternLiteral).Allow("User:alice", "User:CN=milena").AllowHosts()
 	if _, err := admin.CreateACLs(t.Context(), rights); err != nil {

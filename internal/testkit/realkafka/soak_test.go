@@ -22,7 +22,7 @@ func TestSoakNothingAcknowledgedIsLostWhileBrokersCrash(t *testing.T) {
 	budget, rng := testkit.SoakBudget(t), testkit.Rand(t)
 	c := Start(t, Config{Brokers: 3})
 	cl := testkit.NewClient(t, c.Brokers())
-	createTopic(t, cl, "soak", 3)
+	createTopic(t, c, "soak", 3)
 
 	ctx, stop := context.WithTimeout(t.Context(), budget)
 	defer stop()
