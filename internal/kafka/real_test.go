@@ -371,6 +371,7 @@ func TestRealLogDoesNotEndWhereAFrozenLeaderWakesUp(t *testing.T) {
 	if _, err := adm.CreateTopic(within(t, time.Minute), 1, 3, nil, "frozen"); err != nil {
 		t.Fatal(err)
 	}
+	testkit.AwaitTopics(t, c.Brokers(), "frozen")
 	const each = 100
 	writeAll(t, writer(t, config(c.Brokers())), "frozen", numbers(0, each))
 	for written := int64(each); written < 4*each; written += each {
@@ -421,12 +422,19 @@ func TestRealLogDoesNotEndWhereAFrozenLeaderWakesUp(t *testing.T) {
 	}
 }
 
-// leaderOf is the index of the broker that leads partition 0.
-func leaderOf(t testing.TB, adm *kadm.Client, topic string) int32 {
+// leaderOf is the index of the broker that leads partition 0; while none does it waits.
+func leaderOf(t testing.TB, adm *kadm.Client, topic string) (leader int32) {
 	t.Helper()
-	details, err := adm.ListTopics(within(t, time.Minute), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return details[topic].Partitions[0].Leader - 1
+	testkit.Eventually(t, time.Minute, func() string {
+		details, err := adm.ListTopics(within(t, time.Minute), topic)
+		if err != nil {
+			return err.Error()
+		}
+		p, ok := details[topic].Partitions[0]
+		if leader = p.Leader - 1; !ok || leader < 0 {
+			return "nobody leads " + topic
+		}
+		return ""
+	})
+	return leader
 }
