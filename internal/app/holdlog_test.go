@@ -2,11 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/milena-project/milena/internal/kafka"
 	"github.com/milena-project/milena/internal/testkit"
@@ -62,4 +65,32 @@ func TestATopicThatRefusesOurOwnRecordsMakesTheProcessNotReady(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// What a partition's own broker has is read, whoever else is away: hold is taken over
+// partition by partition.
+func TestHoldIsReadWhileTheBrokerOfAnotherPartitionIsAway(t *testing.T) {
+	fake := testkit.NewFake(t, testkit.WithBrokers(2), testkit.WithTopics(testkit.Topic{Name: "webhooks.hold", Partitions: 2}))
+	cluster := fake.Cluster()
+	if err := errors.Join(cluster.MoveTopicPartition("webhooks.hold", 0, 0), cluster.MoveTopicPartition("webhooks.hold", 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	fake.ControlKey(kmsg.ListOffsets.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if cluster.CurrentNode() == 1 {
+			return nil, errors.New("the broker is away"), true // the connection is cut
+		}
+		return nil, nil, false
+	})
+	reader, err := kafka.NewReader(kafka.Config{Brokers: fake.Brokers()}, kafka.WithRetryFor(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(reader.Close)
+	h := &holdLog{effects: effects{names: schemas.Names{Prefix: "webhooks."}}, reader: reader}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if chunk, err := h.ReadHold(ctx, 0, 0, 1<<20); err != nil || chunk.Next != 0 {
+		t.Errorf("%+v %v", chunk, err)
+	}
 }

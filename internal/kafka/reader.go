@@ -173,7 +173,7 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 	}
 	f, err := r.parse(ctx, topic, t.id, &resp.Topics[0].Partitions[0], offset, how)
 	if err == nil && f.Next == offset {
-		err = r.confirmEnd(ctx, topic, partition, offset)
+		err = r.confirmEnd(ctx, topic, t, partition, offset)
 	}
 	return f, err
 }
@@ -182,20 +182,41 @@ func (r *Reader) fetch(ctx context.Context, topic string, partition int32, offse
 // Who has just begun to lead serves fetches up to a high watermark that is old, and may
 // be zero after a crash, until the followers have asked. The answers to fetches do not
 // tell; asked for the end of the log, such a leader says that it does not know (KIP-207).
-func (r *Reader) confirmEnd(ctx context.Context, topic string, partition int32, offset int64) error {
-	ends, err := Ends(ctx, r.cl, true, topic)
-	end, ok := ends.Lookup(topic, partition)
-	switch {
-	case err != nil:
+// Only the leader is asked, for the brokers of other partitions may be away; and others
+// who leads.
+func (r *Reader) confirmEnd(ctx context.Context, topic string, at topicLeaders, partition int32, offset int64) error {
+	kresp, err := r.cl.Broker(int(at.leaders[partition])).Request(ctx, endRequest(topic, at, partition))
+	if err != nil {
 		return err
-	case !ok:
-		return kerr.UnknownTopicOrPartition
-	case end.Err != nil:
-		return end.Err
-	case end.Offset > offset:
+	}
+	resp := kresp.(*kmsg.ListOffsetsResponse)
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return errors.New("the broker's answer does not hold the partition's end")
+	}
+	end := &resp.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(end.ErrorCode); err != nil {
+		return err
+	}
+	if end.Offset > offset {
 		return fmt.Errorf("its leader serves less than the %d that are committed: %w", end.Offset, kerr.OffsetNotAvailable)
 	}
-	return nil
+	return StillLeads(ctx, r.cl, topic, partition, end.LeaderEpoch)
+}
+
+// endRequest asks for the end of what is committed, and names the leader epoch as
+// fetchRequest does.
+func endRequest(topic string, at topicLeaders, partition int32) *kmsg.ListOffsetsRequest {
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Partition = partition
+	p.CurrentLeaderEpoch = at.epochs[partition]
+	p.Timestamp = -1 // the end
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = topic
+	t.Partitions = append(t.Partitions, p)
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.IsolationLevel = 1 // read committed, as fetchRequest
+	req.Topics = append(req.Topics, t)
+	return req
 }
 
 // errThrottled: we are over a quota, and the answer is empty. The client lets the next
