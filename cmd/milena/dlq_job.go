@@ -22,9 +22,11 @@ type jobFlags struct {
 	opts      dlq.Options
 	all       bool
 	yes       bool
-	max       int64
+	max       int64 // 0: not said
 	dryRun    bool
 	failEmpty bool
+
+	said func(flag string) bool
 }
 
 const allLetters = "all dead letters; needed where there is no filter"
@@ -35,6 +37,7 @@ const scriptMost = 10_000
 // add adds them; all says what --all means.
 func (f *jobFlags) add(cmd *cobra.Command, all string) {
 	fs := cmd.Flags()
+	f.said = fs.Changed
 	fs.BoolVar(&f.all, "all", false, all)
 	fs.StringVar(&f.job.Why, "because", "", "why; kept with the run and in the audit log")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
@@ -115,7 +118,7 @@ func (f *jobFlags) agreeable(terminal bool) error {
 	switch {
 	case !f.yes && !f.dryRun && !terminal:
 		return usage("nobody can be asked here; say --yes, or --dry-run to see what would be done")
-	case f.max < 0:
+	case f.max < 1 && f.said("max"):
 		return usage("--max %d: want 1 or more", f.max)
 	}
 	return nil

@@ -267,6 +267,11 @@ func TestWhatIsReadByAProgramIsThereAlsoWhereThereIsNothingToDo(t *testing.T) {
 func TestAScriptMustSayAHighNumber(t *testing.T) {
 	fake, env := cluster(t)
 	bury(t, fake, "shop-1", "1", "2", "3")
+	for _, verb := range [][]string{{"dlq", "replay", "--all"}, {"resend", "--event", "e1"}} {
+		if res := run(t, "", env, append(verb, "--yes", "--max", "0")...); res.code != exitUsage || !strings.Contains(res.err, "--max 0: want 1 or more") {
+			t.Errorf("%s: %+v", verb, res)
+		}
+	}
 	if res := run(t, "", env, "dlq", "replay", "--all", "--yes", "--max", "2"); res.code != exitUsage || !strings.Contains(res.err, "3 letters are more than --max 2") {
 		t.Errorf("%+v", res)
 	}
