@@ -108,6 +108,7 @@ func TestADamagedExportIsRefused(t *testing.T) {
 		"a line twice":           bytes.Join(append(slices.Clone(lines[:2]), lines[1:]...), nil),
 		"said to be ended early": bytes.Replace(slices.Clone(text), []byte(`"complete":true`), []byte(`"complete":false`), 1),
 		"of a later version":     bytes.Replace(slices.Clone(text), []byte(`"version":2`), []byte(`"version":3`), 1),
+		"its end is no end":      bytes.Replace(slices.Clone(text), []byte(`"letters":8`), []byte(`"letters":""`), 1),
 		"something behind":       append(slices.Clone(text), "{}\n"...),
 		"empty":                  {},
 		"no export":              []byte("hello\n"),

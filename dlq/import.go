@@ -94,15 +94,15 @@ func (x *importer) line(n int, line []byte, fn func(schemas.Record) error) (*Exp
 	damaged := func(err error) error { return fmt.Errorf("%w: line %d: %w", ErrDamaged, n, err) }
 	err := json.Unmarshal(line, &kind)
 	switch {
-	case err != nil && n == 1:
+	case n == 1 && (err != nil || kind.Line != lineHead):
 		return nil, damaged(errors.New("this is not a file that milena dlq export wrote"))
 	case err != nil:
 		return nil, damaged(err)
-	case n == 1 && kind.Line == lineHead && kind.Version >= oldestVersion && kind.Version <= exportVersion:
+	case n == 1 && (kind.Version < oldestVersion || kind.Version > exportVersion):
+		return nil, damaged(fmt.Errorf("it is of version %d; this milena reads %d to %d, another one may read it", kind.Version, oldestVersion, exportVersion))
+	case n == 1:
 		x.version = kind.Version
 		return nil, nil
-	case n == 1:
-		return nil, damaged(fmt.Errorf("no export of version %d to %d", oldestVersion, exportVersion))
 	case kind.Line == lineLetter:
 		var l exportLetter
 		if err := json.Unmarshal(line, &l); err != nil {
@@ -112,7 +112,10 @@ func (x *importer) line(n int, line []byte, fn func(schemas.Record) error) (*Exp
 		return nil, fn(l.record())
 	case kind.Line == lineEnd:
 		end := new(ExportEnd)
-		return end, json.Unmarshal(line, end)
+		if err := json.Unmarshal(line, end); err != nil {
+			return nil, damaged(err)
+		}
+		return end, nil
 	}
 	return nil, damaged(fmt.Errorf("unknown line %q", kind.Line))
 }
