@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -300,7 +301,7 @@ func recorded(t *testing.T, fake *testkit.Fake, run schemas.Run) {
 	table := registry.OpenTable(kafka.Config{Brokers: fake.Brokers(), Names: names, Logger: slog.New(slog.DiscardHandler)}, names.Runs())
 	defer table.Close()
 	err := table.Swap(t.Context(), func(registry.Rows) ([]registry.Change, error) {
-		run.Filter, run.Started, run.Updated = json.RawMessage("{}"), time.Now(), time.Now()
+		run.Filter, run.Started, run.Updated = json.RawMessage("{}"), time.Now(), cmp.Or(run.Updated, time.Now())
 		value, err := json.Marshal(run)
 		return []registry.Change{{Key: run.ID, Value: value}}, err
 	})

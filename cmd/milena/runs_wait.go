@@ -63,11 +63,11 @@ func (p *program) awaitRun(ctx context.Context, s *session, runs *dlq.Runs, st *
 	} else if outcomes != nil {
 		p.writeReport(&report)
 	}
-	switch {
-	case st.State == schemas.RunRunning: // and nobody is at work on it
-		return goOn(&st.Run, errors.Join(err, errUnfinished))
-	case err == nil && st.State != schemas.RunDone:
+	if err == nil && st.State != schemas.RunDone {
 		err = errUnfinished
+	}
+	if st.State == schemas.RunRunning { // and nobody is at work on it
+		return goOn(&st.Run, err)
 	}
 	return wayOn(&st.Run, outcomes, err)
 }

@@ -136,12 +136,22 @@ func TestOnlyARunThatWritesDeliveriesIsWaitedFor(t *testing.T) {
 	}
 }
 
-// What a run has written that was interrupted is waited for; that there is more is said.
-func TestAWaitForARunThatWasInterruptedSaysSo(t *testing.T) {
+// What a run has written that was cancelled is waited for; that there is more is said.
+func TestAWaitForARunThatWasCancelledSaysSo(t *testing.T) {
 	fake, env := cluster(t)
 	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunCancelled, Counts: schemas.RunCounts{Matched: 5}})
 	res := run(t, "", env, "runs", "show", "run-x", "--wait")
 	if res.code != exitFailed || !strings.Contains(res.err, "run-x is cancelled: 0 of 5 written") || !strings.Contains(res.err, "not all of the run was written; milena runs resume run-x goes on with it") {
+		t.Errorf("%+v", res)
+	}
+}
+
+// Its runner was killed: what is said of it is one line, as all errors are.
+func TestAWaitForARunWhoseRunnerIsGoneSaysHowItGoesOn(t *testing.T) {
+	fake, env := cluster(t)
+	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunReplay, State: schemas.RunRunning, Updated: time.Now().Add(-time.Hour), Counts: schemas.RunCounts{Matched: 5, Written: 2}})
+	res := run(t, "", env, "runs", "show", "run-x", "--wait")
+	if res.code != exitFailed || !strings.HasSuffix(res.err, "milena: what became of 2 of 5 cannot be told, for the topics no longer say; milena runs resume run-x goes on with it\n") {
 		t.Errorf("%+v", res)
 	}
 }
