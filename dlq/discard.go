@@ -17,13 +17,7 @@ func (r *runner) discard(ctx context.Context) error {
 		return err
 	}
 	return r.all(ctx, r.plan.offsets, func(ctx context.Context, e *Entry) error {
-		if err := r.live(ctx); err != nil {
-			return err
-		}
-		if err := r.pace.wait(ctx); err != nil {
-			return err
-		}
-		if err := r.room.Acquire(ctx, entryWeight); err != nil {
+		if err := r.admit(ctx, entryWeight); err != nil {
 			return err
 		}
 		r.settle(e, settledDiscarded, entryWeight)

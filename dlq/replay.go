@@ -171,14 +171,8 @@ func (rp *replayer) send(ctx context.Context, e *Entry) error {
 }
 
 func (rp *replayer) write(ctx context.Context, e *Entry) error {
-	if err := rp.live(ctx); err != nil {
-		return err
-	}
-	if err := rp.pace.wait(ctx); err != nil {
-		return err
-	}
 	weight := int64(min(e.Size+entryWeight, inFlightBytes))
-	if err := rp.room.Acquire(ctx, weight); err != nil {
+	if err := rp.admit(ctx, weight); err != nil {
 		return err
 	}
 	if rp.isGone(e) { // as late as can be
@@ -209,6 +203,23 @@ func (rp *replayer) write(ctx context.Context, e *Entry) error {
 	return nil
 }
 
+// admit waits until something may be written that weighs so much: the rate allows it,
+// there is room, which whoever writes gives back, and the run is this process's still.
+// That is asked last: the other two may take longer than it takes to lose a run.
+func (r *runner) admit(ctx context.Context, weight int64) error {
+	if err := r.pace.wait(ctx); err != nil {
+		return err
+	}
+	if err := r.room.Acquire(ctx, weight); err != nil {
+		return err
+	}
+	if err := r.live(ctx); err != nil {
+		r.room.Release(weight)
+		return err
+	}
+	return nil
+}
+
 // settle writes the tombstone of a letter.
 func (r *runner) settle(e *Entry, how string, weight int64) {
 	r.writer.Write(tombstone(r.store.topic, e, r.run.ID, how), func(res kafka.Written) {
@@ -225,14 +236,8 @@ func (r *runner) settle(e *Entry, how string, weight int64) {
 // put writes a record with which what it was made of is done. It returns before it is
 // acknowledged.
 func (r *runner) put(ctx context.Context, m kafka.Message) error {
-	if err := r.live(ctx); err != nil {
-		return err
-	}
-	if err := r.pace.wait(ctx); err != nil {
-		return err
-	}
 	weight := int64(min(len(m.Value)+entryWeight, inFlightBytes))
-	if err := r.room.Acquire(ctx, weight); err != nil {
+	if err := r.admit(ctx, weight); err != nil {
 		return err
 	}
 	r.writer.Write(m, func(res kafka.Written) {
