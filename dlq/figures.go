@@ -11,12 +11,11 @@ import (
 
 // Figures are what is open in some partitions of the topic.
 type Figures struct {
-	Open      map[schemas.Reason]int64
-	Oldest    time.Time     // when the oldest open letter was written; zero: none is open
-	Retention time.Duration // of the topic; 0: for ever
-	Took      time.Duration // to count
-	// Partitions is how many were counted.
-	Partitions int
+	Open       map[schemas.Reason]int64
+	Oldest     time.Time     // when the oldest open letter was written; zero: none is open
+	Retention  time.Duration // of the topic; 0: for ever
+	Took       time.Duration // to count
+	Partitions int           // that were counted
 }
 
 // Figures counts what is open in the given partitions.

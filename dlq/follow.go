@@ -32,12 +32,12 @@ const (
 type follower struct {
 	store *Store
 	run   string
-	from  []int64 // of attempts, by partition: where the run begins
-	at    []int64 // next offset
-	parts map[int32]bool
-	ids   []string  // the endpoints that are written to; nil: it reads all partitions
-	began time.Time // the run
-	mark  []byte    // what stands in the JSON of each attempt of what the run wrote, and in as few others as may be
+	from  []int64        // of attempts, by partition: where the run begins
+	at    []int64        // next offset
+	parts map[int32]bool // that are read
+	ids   []string       // the endpoints that are written to; nil: it reads all partitions
+	began time.Time      // the run
+	mark  []byte         // what stands in the JSON of each attempt of what the run wrote, and in as few others as may be
 
 	mu      sync.Mutex
 	noting  bool
@@ -46,13 +46,13 @@ type follower struct {
 	left    int               // of open, those whose end is neither known nor past knowing
 	lost    int64             // letters of the run that are not found any more
 	merged  int64             // letters that are one delivery with another
-	names   []string
-	indexes map[string]int32
-	firsts  map[string]bool // of canaries: whether all of an endpoint were delivered at the first attempt
-	waiting map[uint64]bool // canaries without an outcome
-	orphans bool            // a duplicate has come whose first copy was not attempted since the run began
-	past    *past           // read then
-	looks   looker          // of the goroutine that waits
+	names   []string          // of endpoints that something was written to
+	indexes map[string]int32  // in names
+	firsts  map[string]bool   // of canaries: whether all of an endpoint were delivered at the first attempt
+	waiting map[uint64]bool   // canaries without an outcome
+	orphans bool              // a duplicate has come whose first copy was not attempted since the run began
+	past    *past             // read then
+	looks   looker            // of the goroutine that waits
 }
 
 // follow is small, for there is one for each delivery.
@@ -165,7 +165,7 @@ func (f *follower) forget(d *schemas.Delivery) {
 }
 
 // ofALaterLife marks the attempts of what was replayed, by whatever run: the first of two
-// copies may be another's. What was sent again has no copies, and is marked by its run.
+// copies may be another's. What was sent again is nobody else's, and is marked by its run.
 var ofALaterLife = []byte(`"generation":`)
 
 // poll reads what is new.

@@ -148,7 +148,7 @@ func (r *resending) readComing(ctx context.Context, from []int64) error {
 			r.coming.add(hashOfString(of))
 			r.mu.Unlock()
 		}
-		r.begins(rec)
+		r.noteLife(rec)
 		if header(rec.Headers, schemas.HeaderForwards) != "" && rec.Partition != kafka.Partition(rec.Key, int32(len(ends))) {
 			r.moves(rec)
 		}

@@ -14,15 +14,16 @@ const (
 	deathReplayed
 )
 
-// newest is what stands in deliveries of a replay or a resend: what counts of a delivery is
-// its newest life, and what was delivered in any.
-type newest struct {
+// newestLife is the life of a delivery that was written last: by a replay, or by a resend,
+// which counts as one of the first delivery's. What it came to counts, but for a delivered
+// attempt, which counts of any life.
+type newestLife struct {
 	hash    uint64 // of the delivery id and the generation
 	written int64  // unix ms
 }
 
-// begins notes that a delivery was replayed or sent again.
-func (r *resending) begins(rec *schemas.Record) {
+// noteLife notes that a delivery was replayed or sent again, if a record says so.
+func (r *resending) noteLife(rec *schemas.Record) {
 	of := header(rec.Headers, schemas.HeaderResendOf)
 	if of == "" && header(rec.Headers, schemas.HeaderGeneration) == "" {
 		return
@@ -31,24 +32,24 @@ func (r *resending) begins(rec *schemas.Record) {
 	if err != nil || d.Attempt > 0 || d.ResendOf == "" && d.Generation == 0 {
 		return
 	}
-	born := newest{lifeHash(d.ID(), d.Generation), rec.Timestamp.UnixMilli()}
+	born := newestLife{lifeHash(d.ID(), d.Generation), rec.Timestamp.UnixMilli()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case d.ResendOf == "":
-		r.live(d.ID(), born)
+		r.noteNewest(d.ID(), born)
 	case resends(d.ResendOf, d.EndpointID):
-		r.live(d.ResendOf, born)
+		r.noteNewest(d.ResendOf, born)
 	default:
 		r.elsewhere.add(lifeHash(d.ResendOf, d.Generation-1)) // a replay to another endpoint goes on counting
 	}
 }
 
-// live notes a life of a delivery if it is the newest; the lock is held.
-func (r *resending) live(id string, born newest) {
+// noteNewest notes a life of a delivery if it is the newest; the lock is held.
+func (r *resending) noteNewest(id string, born newestLife) {
 	h := hashOfString(id)
-	if have, ok := r.lives[h]; !ok || born.written >= have.written {
-		r.lives[h] = born
+	if have, ok := r.newest[h]; !ok || born.written >= have.written {
+		r.newest[h] = born
 	}
 }
 
@@ -56,7 +57,7 @@ func (r *resending) live(id string, born newest) {
 // older life came to is past, unless it was delivered.
 func (r *resending) attempted(id string, a *schemas.Attempt, came result) {
 	h := hashOfString(id)
-	if last, ok := r.lives[h]; ok && came&resultOutcome != resultDelivered && last.hash != lifeHash(a.DeliveryID, a.Generation) {
+	if last, ok := r.newest[h]; ok && came&resultOutcome != resultDelivered && last.hash != lifeHash(a.DeliveryID, a.Generation) {
 		return
 	}
 	r.history.note(h, came, a.Started)
@@ -97,7 +98,7 @@ func (r *resending) readDeaths(ctx context.Context) error {
 // the lock is held.
 func (r *resending) died(gap *Gap, d *schemas.Delivery) bool {
 	death := lifeHash(d.ID(), 0)
-	if last, ok := r.lives[hashOfString(d.ID())]; ok {
+	if last, ok := r.newest[hashOfString(d.ID())]; ok {
 		death = last.hash
 	}
 	switch r.deaths.of(death) & resultOutcome {

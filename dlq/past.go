@@ -8,8 +8,10 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// How long owners remember an attempt, at least, whose copies they drop. A quiet one
-// remembers for longer, and the topic has few records then.
+// How far back the first copy of a duplicate is looked for: the further of the two. Owners
+// remember an attempt for 15 minutes, and a million of them (dispatcher.duplicates.*, by
+// default); a quiet one remembers for longer, and the topic has few records then. Of an
+// owner that is told to remember more of both, a first copy may not be found.
 const (
 	rememberFor = time.Hour
 	rememberAll = 1_000_000 // records of a partition, however old

@@ -15,7 +15,7 @@ import (
 
 // Job is what a run shall do, resolved: nothing in it depends on when it is read.
 type Job struct {
-	Kind     schemas.RunKind // RunReplay or RunDiscard
+	Kind     schemas.RunKind
 	Who, Why string
 	Filter   Filter
 	Snapshot Snapshot // nil: the end of now
@@ -26,7 +26,7 @@ type Job struct {
 	Auto            bool    // the rate follows the age of live deliveries
 	Canary          bool    // one for each endpoint first; the rest only where it was delivered
 	IncludeDisabled bool    // also for endpoints that are disabled, deleted or unknown
-	Export          string  // discard: where the export goes; empty: declined
+	Export          string  // discard: where the export goes, empty: declined; import: where it comes from
 
 	Force bool // beside a live run on the same endpoints
 

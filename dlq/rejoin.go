@@ -10,9 +10,9 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// Followed reports whether a run writes deliveries, which come to an end of which Follow
-// tells.
-func Followed(kind schemas.RunKind) bool {
+// WritesDeliveries reports whether runs of a kind do, so that Follow can tell what became
+// of them.
+func WritesDeliveries(kind schemas.RunKind) bool {
 	return kind == schemas.RunReplay || kind == schemas.RunResend
 }
 
@@ -21,7 +21,7 @@ func Followed(kind schemas.RunKind) bool {
 // count. ErrUndelivered unless all were delivered. The run is not to be live any more:
 // what it writes later is not seen.
 func (s *Store) Follow(ctx context.Context, run *schemas.Run, opts Options) (*Outcomes, error) {
-	if !Followed(run.Kind) {
+	if !WritesDeliveries(run.Kind) {
 		return nil, fmt.Errorf("run %s is one of kind %s, which writes no deliveries to follow", run.ID, run.Kind)
 	}
 	until := opts.bound() // what the reading takes, which it does not cut, counts
@@ -105,9 +105,9 @@ func (s *Store) forgotten(ctx context.Context, topic string, since time.Time) ([
 		return nil, err
 	}
 	// That a partition begins later may only mean that little is written to it.
-	keep, unknown := s.retention(ctx, topic)
+	keep, noKeep := s.retention(ctx, topic)
 	for p, at := range back {
-		if unknown == nil && (keep == 0 || since.After(time.Now().Add(-keep))) || !at.After(since) {
+		if noKeep == nil && (keep == 0 || since.After(time.Now().Add(-keep))) || !at.After(since) {
 			back[p] = time.Time{}
 		}
 	}

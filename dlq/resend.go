@@ -50,7 +50,7 @@ func (s *Store) selectPast(ctx context.Context, past Past) (*resending, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &resending{store: s, past: past, gaps: map[string]*Gap{}, lives: map[uint64]newest{}}
+	r := &resending{store: s, past: past, gaps: map[string]*Gap{}, newest: map[uint64]newestLife{}}
 	if r.starts, err = s.reader.Starts(ctx, topic); err != nil {
 		return nil, explain(err, topic, "Read")
 	}
@@ -121,14 +121,14 @@ type resending struct {
 	mu        sync.Mutex
 	starts    []int64 // of deliveries, by partition
 	history   results
-	deaths    results           // by hash of letters' keys
-	lives     map[uint64]newest // by hash of delivery id, of those that were replayed or sent again: the newest
-	back      []time.Time       // by partition of attempts: how far they go back; zero: nothing has gone
-	expired   time.Time         // retention has taken attempts of before then; zero: it takes none
-	coming    seen              // hashes of the ids of deliveries that were sent again, or have a record that nobody has read yet
-	elsewhere seen              // hashes of the keys of letters that were replayed to another endpoint
-	moved     seen              // those that were forwarded to what is another endpoint's partition now
-	known     seen              // hashes of the ids of what sources became in deliveries
+	deaths    results               // by hash of letters' keys
+	newest    map[uint64]newestLife // by hash of delivery id, of those that were replayed or sent again
+	back      []time.Time           // by partition of attempts: how far they go back; zero: nothing has gone
+	expired   time.Time             // retention has taken attempts of before then; zero: it takes none
+	coming    seen                  // hashes of the ids of deliveries that were sent again, or have a record that nobody has read yet
+	elsewhere seen                  // hashes of the keys of letters that were replayed to another endpoint
+	moved     seen                  // those that were forwarded to what is another endpoint's partition now
+	known     seen                  // hashes of the ids of what sources became in deliveries
 	gaps      map[string]*Gap
 	sel       Selection
 }

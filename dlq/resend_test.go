@@ -83,7 +83,6 @@ func TestAResendIsANewDeliveryOfTheSameEvent(t *testing.T) {
 	}
 }
 
-// dispatched says that the dispatcher has committed all that stands in deliveries now.
 func TestAResendTellsWhatBecameOfItsDeliveries(t *testing.T) {
 	w := newWorld(t)
 	for i := range 12 {
@@ -122,6 +121,7 @@ func TestAResendTellsWhatBecameOfItsDeliveries(t *testing.T) {
 	}
 }
 
+// dispatched says that the dispatcher has committed all that stands in deliveries now.
 func (w *world) dispatched() { w.Helper(); w.commit("dispatcher", w.names.Deliveries()) }
 
 // commit sets a group to the end of a topic.

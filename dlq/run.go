@@ -107,7 +107,8 @@ func (s *Store) Execute(ctx context.Context, plan *Plan, runs *Runs, opts Option
 	r.room = semaphore.NewWeighted(inFlightBytes)
 	r.pace = newPace(plan.Job.Rate, plan.Job.EndpointRate)
 	var outcomes *follower
-	// By what deliveries has of it: what earlier runners wrote too, and what has its id only there.
+	// What earlier runners wrote is not known here, and a resend has no id before it is
+	// written: both are found in deliveries afterwards.
 	rejoins := plan.Job.resume != "" || plan.Job.Kind == schemas.RunResend
 	if (opts.Wait && !rejoins) || plan.Job.Canary {
 		if outcomes, err = s.follow(ctx, r.run.ID, plan); err != nil {

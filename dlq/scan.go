@@ -41,10 +41,10 @@ type scan struct {
 // clockMargin is how far the clocks of dispatchers may be behind those of brokers.
 const clockMargin = 10 * time.Minute
 
-// begins is where a reading backwards ends: the time index says which letters cannot
-// have died after since. A letter is written after its death, so the index errs to
-// the safe side, but for clocks; hence the margin.
-func (s *Store) begins(ctx context.Context, f *Filter) ([]int64, error) {
+// lowest are the offsets, by partition, below which nothing can be selected: the time
+// index says which letters cannot have died after since. A letter is written after its
+// death, so the index errs to the safe side, but for clocks; hence the margin.
+func (s *Store) lowest(ctx context.Context, f *Filter) ([]int64, error) {
 	if f.Since.IsZero() {
 		return s.reader.Starts(ctx, s.topic)
 	}
@@ -112,7 +112,7 @@ var ErrPartial = errors.New("the reading was ended early")
 func (s *Store) scans(ctx context.Context, f *Filter, below Snapshot) (scans []*scan, from, ends []int64, err error) {
 	ends, err = s.reader.Ends(ctx, s.topic)
 	if err == nil {
-		from, err = s.begins(ctx, f)
+		from, err = s.lowest(ctx, f)
 	}
 	if err != nil {
 		return nil, nil, nil, explain(err, s.topic, "Read")

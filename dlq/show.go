@@ -100,7 +100,7 @@ func (s *Store) deaths(ctx context.Context, delivery string) ([]Death, error) {
 }
 
 func (s *Store) deathsIn(ctx context.Context, delivery string, partitions []int32, since time.Time, ends []int64) (found []Death, err error) {
-	from, err := s.begins(ctx, &Filter{Since: since})
+	from, err := s.lowest(ctx, &Filter{Since: since})
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,8 @@ func (e *MalformedError) Error() string { return "malformed record: " + e.Why }
 // are filled in and the origin is frozen: it is the record's own position unless
 // a consistent milena-origin says otherwise. Milena's other headers count only
 // with such an origin, except milena-not-before, which a producer may set, and
-// milena-resend-of and milena-run beside it, which stand on a resend. Of equal headers of ours the first counts.
+// milena-resend-of and milena-run beside it, which stand on a resend. Of equal headers
+// of ours the first counts.
 //
 // The only error is *MalformedError. The Delivery has then what could be read,
 // always Origin and Payload; Error is the reason, Extra holds the headers that
