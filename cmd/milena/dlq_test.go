@@ -333,7 +333,7 @@ func TestACancelOfARunWhoseRunnerIsSilentSaysSo(t *testing.T) {
 func TestWhatEndedEarlyIsOnlyToldToBeResumedIfItCanBe(t *testing.T) {
 	for kind, resumable := range map[schemas.RunKind]bool{schemas.RunReplay: true, schemas.RunDiscard: true, schemas.RunResend: false, schemas.RunImport: false} {
 		run := schemas.Run{ID: "run-x", Kind: kind, State: schemas.RunCancelled, Filter: json.RawMessage("{}"), Snapshot: map[int32]int64{}}
-		told := strings.Contains(wayOn(&run, nil, errors.New("ended")).Error(), "milena runs resume run-x")
+		told := strings.Contains(nextStep(&run, nil, errors.New("ended")).Error(), "milena runs resume run-x")
 		if _, err := dlq.ResumeJob(run); told != resumable || (err == nil) != resumable {
 			t.Errorf("%s: told to resume it: %t, resuming: %v", kind, told, err)
 		}

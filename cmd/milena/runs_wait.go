@@ -67,9 +67,9 @@ func (p *program) awaitRun(ctx context.Context, s *session, runs *dlq.Runs, st *
 		err = errUnfinished
 	}
 	if st.State == schemas.RunRunning { // and nobody is at work on it
-		return goOn(&st.Run, err)
+		return resumeStep(&st.Run, err)
 	}
-	return wayOn(&st.Run, outcomes, err)
+	return nextStep(&st.Run, outcomes, err)
 }
 
 var errUnfinished = errors.New("not all of the run was written")
