@@ -121,20 +121,24 @@ func (p *Plan) skips(endpoint string) string {
 	return ""
 }
 
-// WaitsForBreakers reports whether something is to be sent to an endpoint whose breaker is open.
-func (p *Plan) WaitsForBreakers() bool {
+// WaitsForBreakers reports whether something is to be sent to an endpoint whose breaker is
+// open, and when the last of these breakers lets one delivery through.
+func (p *Plan) WaitsForBreakers() (last time.Time, waits bool) {
 	if p.Job.Kind != schemas.RunReplay {
-		return false
+		return last, false
 	}
 	for id := range p.Shares {
 		if to := p.Job.ToEndpoint; to != "" {
 			id = to
 		}
 		if st := p.States[id]; st != nil && st.Breaker == "open" && p.skips(id) == "" {
-			return true
+			waits = true
+			if st.Until.After(last) {
+				last = st.Until
+			}
 		}
 	}
-	return false
+	return last, waits
 }
 
 // Takes is how long it will take at the asked rates, at least; 0 if they are unlimited
@@ -224,7 +228,7 @@ func ResumeJob(run schemas.Run) (Job, error) {
 		EndpointRate: run.EndpointRate, Auto: run.Auto, IncludeDisabled: run.IncludeDisabled, Canary: run.Canary, Export: run.Export,
 		resume: run.ID, topicID: run.TopicID, from: run.From}
 	if !Resumable(run.Kind) {
-		return j, fmt.Errorf("run %s is a %s, which cannot be resumed; begin it again", run.ID, run.Kind)
+		return j, fmt.Errorf("run %s is of kind %s, which cannot be resumed; begin it again", run.ID, run.Kind)
 	}
 	if run.Snapshot == nil {
 		return j, fmt.Errorf("run %s has no snapshot", run.ID)

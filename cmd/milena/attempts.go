@@ -131,6 +131,12 @@ func (p *program) sayNoAttempts(ctx context.Context, s *session, f *attemptsFlag
 	if !f.follow {
 		p.notef("no such attempts")
 	}
+	// "None" is read as "never attempted", so an id of another sort must not look like an answer.
+	for flag, id := range map[string]string{"event": f.filter.Event, "delivery": f.filter.Delivery} {
+		if strings.HasPrefix(id, "msg_") {
+			p.notef("--%s %s looks like a message id; that is --message %[2]s", flag, safe(id))
+		}
+	}
 	if id := f.filter.Endpoint; id != "" {
 		p.sayUnknown(ctx, s, id)
 	}

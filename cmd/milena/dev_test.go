@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +21,9 @@ import (
 func devArgs(more ...string) []string {
 	return append([]string{"dev", "--kafka-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"}, more...)
 }
+
+// addressed is what stands before an address at the start.
+var addressed = regexp.MustCompile(`(?m)^  (Kafka protocol|HTTP|endpoint \w+) +`)
 
 func TestDevDeliversAndVerifiesEveryEvent(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
@@ -40,6 +45,9 @@ func TestDevDeliversAndVerifiesEveryEvent(t *testing.T) {
 			if try, ok := strings.CutPrefix(line, "  milena "); ok && !strings.Contains(string(readme), "\nmilena "+strings.TrimSpace(try)) {
 				t.Errorf("the README has another thing to try than %q", line)
 			}
+		}
+		if names := addressed.FindAllString(res.out, -1); len(names) != 5 || slices.ContainsFunc(names, func(n string) bool { return len(n) != len(names[0]) }) {
+			t.Errorf("%s start: the addresses are not in one column: %q", start, names)
 		}
 		if strings.ContainsRune(res.out, '\x1b') {
 			t.Errorf("%s start: escapes in what is no terminal", start)

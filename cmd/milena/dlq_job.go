@@ -72,14 +72,14 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 		if plan.Total() == 0 {
 			r.sayUnmatched()
 			if f.json {
-				err = r.preview(plan, true)
+				err = r.preview(plan, f.opts.CanaryWait, true)
 			}
 			if err == nil && f.failEmpty {
 				return &exit{code: exitFailed}
 			}
 			return err
 		}
-		if err := r.preview(plan, f.json && f.dryRun); err != nil || f.dryRun {
+		if err := r.preview(plan, f.opts.CanaryWait, f.json && f.dryRun); err != nil || f.dryRun {
 			return err
 		}
 		if plan.Write == 0 {
@@ -98,7 +98,7 @@ func (p *program) dlqJob(cmd *cobra.Command, f *jobFlags, check func() error) *c
 func (f *jobFlags) nothing(r *dlqRun, plan *dlq.Plan) error {
 	r.notef("nothing to do")
 	if f.json {
-		if err := r.preview(plan, true); err != nil {
+		if err := r.preview(plan, f.opts.CanaryWait, true); err != nil {
 			return err
 		}
 	}

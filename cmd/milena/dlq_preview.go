@@ -13,8 +13,9 @@ import (
 	"github.com/milena-project/milena/schemas"
 )
 
-// preview shows what a plan would do; to stderr, or as JSON to stdout.
-func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
+// preview shows what a plan would do; to stderr, or as JSON to stdout. A canary is waited
+// for as long as canaryWait says.
+func (r *dlqRun) preview(plan *dlq.Plan, canaryWait time.Duration, asJSON bool) error {
 	if asJSON {
 		return r.writeJSON(plan.View())
 	}
@@ -63,8 +64,11 @@ func (r *dlqRun) preview(plan *dlq.Plan, asJSON bool) error {
 	if plan.Job.Canary {
 		fmt.Fprintln(out, "of each endpoint the oldest goes first, and the rest only where that is delivered")
 	}
-	if plan.WaitsForBreakers() {
+	if last, waits := plan.WaitsForBreakers(); waits {
 		fmt.Fprintln(out, "an open breaker lets one delivery through then, and the rest if that is delivered; until then they are on hold, and --wait waits (--wait-for bounds it)")
+		if plan.Job.Canary && time.Until(last) > canaryWait {
+			fmt.Fprintf(out, "that is longer than a canary is waited for (--canary-wait %s): where a breaker is open beyond that, only the canary will be sent\n", canaryWait)
+		}
 	}
 	took := ""
 	if t := plan.Takes(); t > 0 {

@@ -313,7 +313,7 @@ func recorded(t *testing.T, fake *testkit.Fake, run schemas.Run) {
 func TestFlagsThatDoNotFitARunAreRefusedWhenItIsResumed(t *testing.T) {
 	fake, env := cluster(t)
 	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunDiscard, State: schemas.RunCancelled, Export: dlq.Stdout, Snapshot: map[int32]int64{}})
-	for flag, want := range map[string]string{"--wait": "run-x is a discard", "--canary-wait=1m": "--canary-wait is for", "--json": "standard output"} {
+	for flag, want := range map[string]string{"--wait": "run-x is of kind discard", "--canary-wait=1m": "--canary-wait is for", "--json": "standard output"} {
 		if res := run(t, "", env, "runs", "resume", "run-x", flag); res.code != exitUsage || !strings.Contains(res.err, want) {
 			t.Errorf("%s: %+v", flag, res)
 		}

@@ -39,3 +39,18 @@ func TestWhereAllIsWellItIsSaid(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 }
+
+// At night a webhook-id is put where another id belongs; "no such attempts" alone would
+// be read as "never attempted".
+func TestAMessageIDWhereAnotherIDBelongsIsSaid(t *testing.T) {
+	_, env := cluster(t)
+	for _, flag := range []string{"--event", "--delivery"} {
+		res := run(t, "", env, "attempts", flag, "msg_x")
+		if res.code != exitDone || res.err != "no such attempts\n"+flag+" msg_x looks like a message id; that is --message msg_x\n" {
+			t.Errorf("%s: %+v", flag, res)
+		}
+	}
+	if res := run(t, "", env, "attempts", "--message", "msg_x"); res.err != "no such attempts\n" {
+		t.Errorf("%+v", res)
+	}
+}

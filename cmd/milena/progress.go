@@ -69,6 +69,9 @@ func (p *progress) update(now dlq.Progress) {
 	switch {
 	case now.Waiting:
 		text := fmt.Sprintf("%d canaries are sent, waiting for what comes of them", now.Written)
+		if now.Written == 1 {
+			text = "the canary is sent, waiting for what comes of it"
+		}
 		p.waits.tell(text, text, nil, time.Now())
 		p.probed = true
 		return

@@ -116,7 +116,7 @@ func (r *dlqRun) resend(f *resendFlags) error {
 	if plan.Write == 0 {
 		return f.nothingMatched(r, plan, gaps)
 	}
-	if err := r.preview(plan, f.json && f.dryRun); err != nil || f.dryRun {
+	if err := r.preview(plan, 0, f.json && f.dryRun); err != nil || f.dryRun {
 		return err
 	}
 	if err := r.consent(r.cmd.Context(), &f.jobFlags, plan); err != nil {

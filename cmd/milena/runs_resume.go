@@ -55,9 +55,9 @@ func (p *program) runsResumeCommand() *cobra.Command {
 		}
 		switch fs := cmd.Flags(); {
 		case export != "" && job.Kind != schemas.RunDiscard:
-			return usage("--export-to is for a discard, and %s is a %s", safe(args[0]), job.Kind)
+			return usage("--export-to is for a discard, and %s is of kind %s", safe(args[0]), job.Kind)
 		case opts.Wait && job.Kind != schemas.RunReplay:
-			return usage("--wait is for a replay, and %s is a %s", safe(args[0]), job.Kind)
+			return usage("--wait is for a replay, and %s is of kind %s", safe(args[0]), job.Kind)
 		case fs.Changed("canary-wait") && !job.Canary:
 			return usage("--canary-wait is for a replay with --canary, which %s is not", safe(args[0]))
 		case f.json && job.Export == dlq.Stdout:

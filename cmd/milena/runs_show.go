@@ -36,7 +36,7 @@ Exit code 0 only if all that it selected was delivered; Ctrl-C ends the waiting 
 		case err != nil:
 			return err
 		case opts.Wait && !dlq.WritesDeliveries(st.Kind):
-			return usage("--wait is for a replay or a resend, and %s is a %s", safe(args[0]), st.Kind)
+			return usage("--wait is for a replay or a resend, and %s is of kind %s", safe(args[0]), st.Kind)
 		case opts.Wait:
 			return p.awaitRun(cmd.Context(), s, runs, &st, opts, f.json)
 		case f.json:

@@ -90,6 +90,13 @@ func TestAnInterruptedWaitSaysWhatIsOpenAndGoesOnByRunsShow(t *testing.T) {
 	if res := run(t, "", env, "dlq", "replay", "--all", "--dry-run"); !strings.Contains(res.err, "breaker open, next try "+clock(until)) || !strings.Contains(res.err, "an open breaker lets one delivery through then") {
 		t.Errorf("preview: %+v", res)
 	}
+	const late = "that is longer than a canary is waited for (--canary-wait 2m0s)"
+	if res := run(t, "", env, "dlq", "replay", "--all", "--canary", "--dry-run"); !strings.Contains(res.err, late) {
+		t.Errorf("preview of a canary that comes too late: %+v", res)
+	}
+	if res := run(t, "", env, "dlq", "replay", "--all", "--canary", "--canary-wait", "2h", "--dry-run"); strings.Contains(res.err, "than a canary is waited for") {
+		t.Errorf("preview of a canary that has the time: %+v", res)
+	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	said := &watcher{text: "shop-1: 2 not yet tried; its breaker is open and lets one try through at ", seen: interrupt}
@@ -124,7 +131,11 @@ func TestAnInterruptedWaitSaysWhatIsOpenAndGoesOnByRunsShow(t *testing.T) {
 func TestOnlyARunThatWritesDeliveriesIsWaitedFor(t *testing.T) {
 	fake, env := cluster(t)
 	recorded(t, fake, schemas.Run{ID: "run-x", Kind: schemas.RunDiscard, State: schemas.RunDone})
-	if res := run(t, "", env, "runs", "show", "run-x", "--wait"); res.code != exitUsage || !strings.Contains(res.err, "run-x is a discard") {
+	if res := run(t, "", env, "runs", "show", "run-x", "--wait"); res.code != exitUsage || !strings.Contains(res.err, "run-x is of kind discard") {
+		t.Errorf("%+v", res)
+	}
+	recorded(t, fake, schemas.Run{ID: "run-i", Kind: schemas.RunImport, State: schemas.RunDone})
+	if res := run(t, "", env, "runs", "show", "run-i", "--wait"); res.code != exitUsage || !strings.Contains(res.err, "run-i is of kind import\n") {
 		t.Errorf("%+v", res)
 	}
 	recorded(t, fake, schemas.Run{ID: "run-y", Kind: schemas.RunResend, State: schemas.RunCancelled, Counts: schemas.RunCounts{Matched: 5}})
@@ -234,6 +245,16 @@ func TestCanariesThatAreWaitedForAreSaidOnATerminalToo(t *testing.T) {
 	p.update(dlq.Progress{Written: 2, Waiting: true})
 	p.end()
 	if !strings.Contains(said.String(), "2 canaries are sent, waiting for what comes of them\n") {
+		t.Errorf("%q", said.String())
+	}
+}
+
+func TestOneCanaryIsNoCanaries(t *testing.T) {
+	var said bytes.Buffer
+	p := newProgress(&said, 9, false)
+	p.update(dlq.Progress{Written: 1, Waiting: true})
+	p.end()
+	if said.String() != "milena: the canary is sent, waiting for what comes of it\n" {
 		t.Errorf("%q", said.String())
 	}
 }

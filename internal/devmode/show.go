@@ -131,8 +131,8 @@ func (s *show) end(count func(endpoint string) Received) {
 func (d *dev) banner(endpoints []endpoint) {
 	line := func(format string, args ...any) { d.show.screen.line(fmt.Sprintf(format, args...)) }
 	line("Milena on an embedded broker; its data is in %s and stays there.", d.cfg.DataDir)
-	line("  Kafka protocol  %s", d.broker.Addr)
-	line("  HTTP            http://%s/metrics and /readyz", d.loaded.HTTP.Addr)
+	line("  Kafka protocol   %s", d.broker.Addr)
+	line("  HTTP             http://%s/metrics and /readyz", d.loaded.HTTP.Addr)
 	for _, e := range endpoints {
 		line("  endpoint %-7s %s  %s", e.id, e.url, e.what)
 	}
