@@ -13,12 +13,19 @@ func (r *runner) discard(ctx context.Context) error {
 			return fmt.Errorf("nothing was discarded, because the export failed: %w", err)
 		}
 	}
-	if _, err := r.lookBack(ctx); err != nil { // how much earlier runners have done
+	stop, err := r.beside(ctx)
+	if err != nil {
 		return err
 	}
+	defer stop()
 	return r.all(ctx, r.plan.offsets, func(ctx context.Context, e *Entry) error {
 		if err := r.admit(ctx, entryWeight); err != nil {
 			return err
+		}
+		if r.isGone(e) { // what was replayed is not to be called discarded
+			r.room.Release(entryWeight)
+			r.skip(SkipSettled)
+			return nil
 		}
 		r.settle(e, settledDiscarded, entryWeight)
 		return nil

@@ -4,12 +4,26 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/milena-project/milena/schemas"
 )
 
 const goneEvery = time.Second
+
+// beside looks at what others settle, from the snapshot on (a prompt may have stood for an
+// hour) and until it is stopped.
+func (r *runner) beside(ctx context.Context) (stop func(), err error) {
+	at, err := r.lookBack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { r.watchOthers(ctx, at) })
+	return func() { end(); wg.Wait() }, nil
+}
 
 // lookBack reads what was settled since the snapshot was taken: by others, and by
 // earlier runners of this run. A plan may be older than what they did. It returns how
@@ -27,7 +41,7 @@ func (r *runner) lookBack(ctx context.Context) (Snapshot, error) {
 }
 
 // watchOthers reads what is written to the topic meanwhile: a letter that another
-// run settles is not replayed a second time, also when that was long ago by the time
+// run settles is not settled a second time, also when that was long ago by the time
 // its turn comes.
 func (r *runner) watchOthers(ctx context.Context, at Snapshot) {
 	for range ticks(ctx, goneEvery) {

@@ -42,15 +42,11 @@ func (r *runner) replay(ctx context.Context, outcomes *follower) error {
 		return explain(err, r.store.names.Deliveries(), "Write")
 	}
 	rp := &replayer{runner: r, partitions: n, outcomes: outcomes, sent: map[place]struct{}{}}
-	at, err := r.lookBack(ctx) // a prompt may have stood for an hour
+	stop, err := r.beside(ctx)
 	if err != nil {
 		return err
 	}
-	side, end := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { r.watchOthers(side, at) })
-	defer wg.Wait()
-	defer end()
+	defer stop()
 	if r.plan.Job.Canary {
 		if err := rp.canaries(ctx); err != nil {
 			return err

@@ -38,7 +38,9 @@ func (e *BusyError) Error() string {
 	switch {
 	case len(e.Run.Endpoints) == 0:
 		return run + "all endpoints; " + ways
-	case len(e.Endpoints) == 0 && e.Kind != schemas.RunImport:
+	case e.Run.Kind == schemas.RunImport || e.Kind == schemas.RunImport: // whatever endpoints are in the file
+		return run + endpointsText(e.Run.Endpoints) + ", and an import and a discard are not at work at once; " + ways
+	case len(e.Endpoints) == 0:
 		return run + endpointsText(e.Run.Endpoints) + ", and a run without --endpoint claims all endpoints; name those that are meant by --endpoint, " + ways
 	}
 	return run + "the same endpoints; " + ways

@@ -333,6 +333,30 @@ func TestARefusalSaysWhichEndpointsAreClaimed(t *testing.T) {
 			t.Errorf("%s, want %s", err, c.want)
 		}
 	}
+	err := &BusyError{Run: schemas.Run{Kind: schemas.RunDiscard, Endpoints: many}, Kind: schemas.RunImport} // of a file with others' letters
+	if want := "at work on ep_1, ep_2, ep_3 and 2 endpoints more, and an import and a discard are not at work at once; wait"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%s, want %s", err, want)
+	}
+}
+
+// It counts for nothing that others have settled, and what was replayed stays replayed.
+func TestADiscardPassesOverWhatOthersSettle(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(10, "ep_1")
+	plan := w.plan(Job{Kind: schemas.RunDiscard})
+	for _, l := range w.written[:3] {
+		w.bury(l)
+	}
+	w.flush()
+	before := len(w.read(w.names.DLQ()))
+	rep, err := w.store.Execute(w.ctx(), plan, w.runs(), Options{})
+	if c := rep.Run.Counts; err != nil || c.Written != 7 || c.Skipped[SkipSettled] != 3 {
+		t.Errorf("%+v %v", rep, err)
+	}
+	if n := len(w.read(w.names.DLQ())) - before; n != 7 {
+		t.Errorf("%d tombstones", n)
+	}
 }
 
 func TestARunCanBeResumedWhenItWasSaidThatItCould(t *testing.T) {

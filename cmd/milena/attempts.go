@@ -66,6 +66,9 @@ func (p *program) attemptsVerb(cmd *cobra.Command, follow bool) *cobra.Command {
 		if f.limit < 0 {
 			return usage("--limit %d: want 0 or more", f.limit)
 		}
+		if f.limit == 0 && !f.follow {
+			return usage("--limit 0 shows none of the past; it is for --follow")
+		}
 		s, err := p.connect(cmd, f.timeout)
 		if err != nil {
 			return err

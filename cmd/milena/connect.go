@@ -30,6 +30,7 @@ type session struct {
 	topics  bool       // the command is about topics: one that is missing ends nothing
 
 	lastDial atomic.Pointer[error] // why the last connection to a broker failed
+	reached  atomic.Bool           // one was made
 }
 
 // connect reads the configuration. Nothing is dialled yet.
@@ -58,6 +59,8 @@ func (s *session) dial(ctx context.Context, network, addr string) (net.Conn, err
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 	if err != nil {
 		s.lastDial.Store(&err)
+	} else {
+		s.reached.Store(true)
 	}
 	return conn, err
 }
@@ -167,7 +170,10 @@ func (s *session) explain(ctx context.Context, err error) error {
 			return denied
 		}
 	}
-	if last := s.lastDial.Load(); last != nil {
+	switch last := s.lastDial.Load(); {
+	case last != nil && s.reached.Load(): // of several brokers one may be away, or have been
+		err = fmt.Errorf("%w (%w)", err, *last)
+	case last != nil:
 		err = *last
 	}
 	hint := ""

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -170,6 +173,27 @@ func TestASilentKafkaIsOneSentenceAndExitOne(t *testing.T) {
 			!strings.Contains(res.err, "dial tcp "+closed) {
 			t.Errorf("%s: %+v", args, res)
 		}
+	}
+}
+
+// One broker of several is dead, and another keeps us waiting: that is the trouble.
+func TestOfABrokerThatAnswersItIsNotSaidThatNoneDoes(t *testing.T) {
+	inDir(t)
+	fake := testkit.NewFake(t, testkit.WithTopics(testkit.Topic{Name: "webhooks.dlq", Partitions: 1}))
+	p := &program{out: io.Discard, err: io.Discard, environ: []string{"MILENA_KAFKA_BROKERS=" + fake.Brokers()[0]}}
+	s, err := p.connect(settings(&cobra.Command{}), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range []string{testkit.ReserveAddr(t), fake.Brokers()[0]} {
+		if conn, err := s.dial(t.Context(), "tcp", addr); err == nil {
+			_ = conn.Close()
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if err := s.explain(ctx, errors.New("partition 7 has no leader")); !strings.Contains(err.Error(), "within 1s (--timeout): partition 7 has no leader (dial tcp ") {
+		t.Error(err)
 	}
 }
 

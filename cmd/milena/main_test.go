@@ -170,6 +170,7 @@ func TestMistakesInUsageEndWithTwoBeforeAnythingIsTouched(t *testing.T) {
 		{"endpoint get", "ID is missing: milena endpoint get ID"},
 		{"endpoint get a b", "one ID is wanted, not 2"},
 		{"endpoint creat", "milena endpoint --help lists"},
+		{"attempts --brokers x:1 --limit 0", "--limit 0 shows none of the past; it is for --follow"},
 		{"attempts --brokers x:1 --since yesterday", "how long ago (2h, 3d) or a time"},
 		{"endpoint update x --if-version 3", "nothing to change"},
 		{"signature sign --data x", "no secret"},

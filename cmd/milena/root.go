@@ -181,9 +181,10 @@ func (p *program) load(cmd *cobra.Command, needBrokers bool) (*config.Loaded, er
 	return config.Load(config.Options{Flags: cmd.Flags(), Environ: p.environ, Notice: p.err, NeedBrokers: needBrokers})
 }
 
-// timeoutFlag is for commands that talk to Kafka and must not wait for ever.
+// timeoutFlag is for commands that talk to Kafka and must not wait for ever. Brokers take
+// 9s to notice that one of them is dead (broker.session.timeout.ms), and then to elect.
 func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
-	cmd.Flags().DurationVar(timeout, "timeout", 10*time.Second, "give up on Kafka after this time")
+	cmd.Flags().DurationVar(timeout, "timeout", 15*time.Second, "give up on Kafka after this time")
 }
 
 // jsonFlag makes a command write JSON lines.
