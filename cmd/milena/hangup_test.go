@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -39,10 +40,14 @@ func lastRun(t *testing.T, env []string) (st dlq.Status) {
 }
 
 func TestARunThatASignalEndsSaysExactlyWhatItHasWritten(t *testing.T) {
-	for signal, want := range map[os.Signal]string{syscall.SIGHUP: "the terminal was closed", os.Interrupt: "interrupt signal received"} {
+	// Under nohup SIGHUP is ignored, by children too, unless whoever starts them listens to it.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for sent, want := range map[os.Signal]string{syscall.SIGHUP: "the terminal was closed", os.Interrupt: "interrupt signal received"} {
 		fake, env := cluster(t)
 		bury(t, fake, "shop-1", strings.Split(strings.Repeat("123456789", 100), "")...)
-		c := child(t, env, "dlq replay --all --yes --rate 2/s")
+		c := child(t, env, "dlq replay --all --yes --rate 10/s")
 		var said bytes.Buffer
 		c.Stderr = &said
 		if err := c.Start(); err != nil {
@@ -58,14 +63,14 @@ func TestARunThatASignalEndsSaysExactlyWhatItHasWritten(t *testing.T) {
 			}
 			return ""
 		})
-		_ = c.Process.Signal(signal)
+		_ = c.Process.Signal(sent)
 		_ = c.Wait()
 		st := lastRun(t, env)
 		if text := said.String(); c.ProcessState.ExitCode() != exitFailed || !strings.Contains(text, want+"; milena runs resume "+st.ID) {
-			t.Errorf("%s: exit %d, %s", signal, c.ProcessState.ExitCode(), text)
+			t.Errorf("%s: exit %d, %s", sent, c.ProcessState.ExitCode(), text)
 		}
 		if n := left(); st.State != schemas.RunCancelled || st.Counts.Written != 900-n {
-			t.Errorf("%s: %+v, %d left", signal, st, n)
+			t.Errorf("%s: %+v, %d left", sent, st, n)
 		}
 	}
 }
