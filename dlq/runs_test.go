@@ -371,3 +371,30 @@ func TestARunCanBeResumedWhenItWasSaidThatItCould(t *testing.T) {
 		}
 	}
 }
+
+// At a low rate a letter's turn comes hours after the snapshot.
+func TestWhatOthersSettleIsSeenWhileARunIsAtWork(t *testing.T) {
+	w := newWorld(t)
+	w.endpoint("ep_1")
+	w.many(3, "ep_1")
+	r := &runner{store: w.store, plan: w.plan(Job{})}
+	stop, err := r.beside(w.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	gone := func() (n int) {
+		for _, l := range w.written {
+			if r.isGone(&Entry{rec: schemas.Record{Key: []byte(schemas.LetterKey(l.ID(), l.Generation))}}) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := gone(); n != 0 {
+		t.Errorf("%d are gone, and nobody has settled any", n)
+	}
+	w.bury(w.written[1])
+	w.flush()
+	waitFor(t, func() bool { return gone() == 1 })
+}
